@@ -36,8 +36,13 @@ impl Folder {
 
     /// Returns what the program proposes for the last of these words.
     fn proposed(&self, words: &[&str]) -> Vec<String> {
+        self.proposed_in("bash", words)
+    }
+
+    /// Returns what the program prints for a shell.
+    fn proposed_in(&self, shell: &str, words: &[&str]) -> Vec<String> {
         let mut command = self.command();
-        command.env("AGENT_HOST_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+        command.env("AGENT_HOST_COMPLETE", shell).env("_CLAP_IFS", "\n");
         command.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).args(["--", "agent-host"]).args(words);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -71,6 +76,73 @@ fn i1_commands_and_values_are_completed() {
     let other = folder.proposed(&["--data", folder.files.path().to_str().unwrap(), "--session", "clerk"]);
     assert!(!folder.files.path().join("cache").exists(), "a completion creates nothing in the folder of `--data`");
     assert_eq!(other, Vec::<String>::new(), "the option names another data folder than {}", data.display());
+}
+
+/// I1: commands on plugins complete the names of the plugins in the plugin folder that they use.
+#[test]
+fn i1_plugins_are_completed() {
+    let folder = Folder::new();
+    for command in ["explain", "inspect", "call", "remove", "update", "history", "rollback"] {
+        for shell in ["bash", "zsh", "fish"] {
+            let found = folder.proposed_in(shell, &["plugin", command, "rea"]);
+            assert_eq!(found, ["reader"], "{shell}: {command}");
+        }
+    }
+    let named = |words: &[&str]| folder.proposed(&[&["plugin", "explain"], words, &["rea"]].concat());
+    assert_eq!(named(&["--plugins", "plugins"]), ["reader"]);
+    for other in [["--plugins", "empty"], ["--agent", "clerk"]] {
+        assert_eq!(named(&other), Vec::<String>::new(), "{other:?}");
+    }
+    // The folder of the user-wide configuration is used in a folder without plugins.
+    let configuration = folder.files.path().join("configuration");
+    std::fs::create_dir_all(configuration.join("agent-host")).unwrap();
+    let plugins = folder.files.path().join("plugins").canonicalize().unwrap();
+    let text = format!("plugin_directory = {:?}\n", plugins.display().to_string());
+    std::fs::write(configuration.join("agent-host/agent.toml"), text).unwrap();
+    let mut command = folder.command();
+    command.current_dir(folder.files.path().join("empty")).env("XDG_CONFIG_HOME", configuration);
+    command.env("AGENT_HOST_COMPLETE", "bash").env("_CLAP_IFS", "\n").env("_CLAP_COMPLETE_INDEX", "3");
+    let output = command.args(["--", "agent-host", "plugin", "explain", "rea"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "reader", "{output:?}");
+}
+
+/// I1: the names of files and folders that a shell would interpret are not proposed.
+#[test]
+fn i1_names_of_files_cannot_contain_shell_code() {
+    let folder = Folder::new();
+    let hostile =
+        ["$(touch hacked)", "`touch hacked`", "a;touch hacked", "a&&touch hacked", "a>hacked", "a b", "a'b", "a\nb"];
+    for place in ["", "plugins/"] {
+        for name in hostile {
+            std::fs::write(folder.files.path().join(format!("{place}{name}.wasm")), "").unwrap();
+            std::fs::create_dir(folder.files.path().join(format!("{place}{name}"))).unwrap();
+        }
+    }
+    let is_harmful = |word: &String| word.contains(['$', '`', ';', '&', '>', '\'', ' ', '\\']);
+    for shell in ["bash", "zsh", "fish"] {
+        for words in [
+            &["plugin", "explain", ""][..],
+            &["plugin", "explain", "a"],
+            &["plugin", "remove", ""],
+            &["plugin", "check", ""],
+            &["plugin", "build", ""],
+            &["plugin", "call", "plugins/"],
+            &["plugin", "add", ""],
+            &["--plugins", ""],
+            &["--image", ""],
+            &["config", "check", ""],
+            &["session", "import", ""],
+            &["plugin", "new", "x", "--dir", ""],
+        ] {
+            let found = folder.proposed_in(shell, words);
+            let values = found.iter().map(|line| line.split([':', '\t']).next().unwrap_or_default().to_owned());
+            let harmful: Vec<_> = values.filter(is_harmful).collect();
+            assert_eq!(harmful, Vec::<String>::new(), "{shell}: {words:?}: {found:?}");
+        }
+    }
+    // Other names are still proposed.
+    assert!(folder.proposed(&["plugin", "check", "plu"]).contains(&"plugins/".to_owned()));
+    assert!(folder.proposed(&["plugin", "call", "plugins/rea"]).contains(&"plugins/reader.wasm".to_owned()));
 }
 
 /// I1: the script works in the real shell.

@@ -2,6 +2,7 @@
 //! (I1, I2, P6, P14).
 
 mod doctor;
+mod plugins;
 mod serve;
 mod setup;
 mod trust;

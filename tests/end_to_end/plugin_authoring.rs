@@ -73,7 +73,7 @@ fn s1_a_new_project_prints_the_next_steps() {
         (&["words"][..], "`words` already exists"),
         (&["Two Words"], "try `two-words`"),
         (&["fn"], "the name is reserved in Rust projects"),
-        (&["x", "--dir", "nowhere"], "the folder `nowhere`, in which the project would be created, does not exist"),
+        (&["x", "--dir", "words/README.md"], "cannot create `words/README.md`"),
         (&["x", "--lang", "java"], "rust, python, js, c"),
         (&["x", "--kind", "tools"], "context-builder"),
         (&["x", "--sdk", "."], "is not the agent-host SDK"),
@@ -81,6 +81,8 @@ fn s1_a_new_project_prints_the_next_steps() {
         let (code, _, stderr) = cli.run(&[&["plugin", "new"], arguments].concat(), &[]);
         assert!(code == Some(2) && stderr.contains(words), "{arguments:?}: {stderr}");
     }
+    let (code, printed, stderr) = cli.run(&["plugin", "new", "x", "--dir", "some/where", "--lang", "c"], &[]);
+    assert!(code == Some(0) && printed.contains("cd some/where/x\n"), "the folder is created: {stderr}");
     let (code, _, stderr) =
         cli.run(&["plugin", "build", "words"], &[("PATH", PathBuf::new()), ("JCO", PathBuf::new())]);
     assert!(code == Some(2) && stderr.contains("words && npm install\n"), "{stderr}");

@@ -108,6 +108,48 @@ fn p6_explain_shows_every_kind_of_request() {
     assert!(!without_agent.contains("gets"), "{without_agent}");
 }
 
+/// I2, P6: `plugin explain` and `plugin inspect` need no value of a secret or a granted variable, and warn of those that are not
+/// set. `config check` lists unset variables together with all other problems; `--agent` names the file as in other commands.
+#[test]
+fn i2_unset_variables_are_problems_only_for_a_start() {
+    let folder = plugin_folder(GRANTS);
+    write_plugin(folder.path(), &manifest_with_every_request());
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.args(arguments).args(["--data", "data"]).current_dir(folder.path());
+        let output = command.env_remove("GRANTED").env_remove("A_TOKEN").output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, explained, notes) = run(&["plugin", "explain", "wants", "--agent", "agent.toml"]);
+    assert_eq!(code, Some(0), "{notes}");
+    assert!(explained.contains("gets      the secret TOKEN") && explained.contains("gets      the variable GRANTED"));
+    for name in ["A_TOKEN", "GRANTED"] {
+        let warning = format!("the environment variable `{name}` is not set; set it before you start the agent");
+        assert!(notes.contains(&warning), "{notes}");
+    }
+    assert!(!explained.contains("placeholder"), "{explained}");
+    let (code, _, notes) = run(&["plugin", "inspect", "wants", "--agent", "agent.toml"]);
+    assert_eq!(code, Some(0), "{notes}");
+    let (code, _, problems) = run(&["plugin", "call", "wants", "text.count", "--agent", "agent.toml"]);
+    assert!(code == Some(2) && problems.contains("`A_TOKEN` is not set"), "{problems}");
+
+    let wrong = GRANTS.replace("read = [\"docs\"]", "read = [\"nowhere\"]");
+    std::fs::write(folder.path().join("agent.toml"), format!("{wrong}\n[plugins.absent.grants]\nread = [\"docs\"]\n"))
+        .unwrap();
+    for arguments in [&["agent.toml"][..], &["--agent", "agent.toml"], &[]] {
+        let (code, _, problems) = run(&[&["config", "check"], arguments].concat());
+        assert_eq!(code, Some(2), "{problems}");
+        let expected =
+            ["`A_TOKEN` is not set; set it", "`GRANTED` is not set; set it", "nowhere", "no plugin `absent`"];
+        expected
+            .iter()
+            .for_each(|words| assert!(problems.contains(words), "{arguments:?}: no `{words}` in {problems}"));
+    }
+    let (code, shown, _) = run(&["config", "show", "--agent", "agent.toml"]);
+    assert!(code == Some(0) && shown.contains("agent.toml"), "{shown}");
+}
+
 /// P10: After a version of a plugin was rolled back, neither the list of a folder nor the list of an agent shows this
 /// version as the version in use.
 #[test]

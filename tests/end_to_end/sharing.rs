@@ -219,6 +219,42 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     assert!(!user.path("plugins/tides.wasm").exists());
 }
 
+/// P11: the lock file contains the path of a file relative to its folder, so that it is right in another copy of the project. All
+/// commands that read the lock file accept such a path, and the absolute path that earlier versions wrote.
+#[test]
+fn p11_the_lock_file_has_relative_paths() {
+    let author = TestCli::new();
+    std::fs::create_dir(author.path("src")).unwrap();
+    std::fs::write(author.path("src/tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
+    author.succeed(&in_plugins(&["plugin", "add", "src/tides.wasm"]));
+    assert!(author.lock().contains("reference = \"../src/tides.wasm\"\n"), "{}", author.lock());
+    author.succeed(&in_plugins(&["plugin", "verify"]));
+
+    // Another user has the project in another folder, and no data of the author.
+    let user = TestCli::with_registry(&author.registry);
+    std::fs::create_dir(user.path("src")).unwrap();
+    for file in ["src/tides.wasm", "plugins/plugins.lock"] {
+        std::fs::copy(author.path(file), user.path(file)).unwrap();
+    }
+    drop(author);
+    user.succeed(&in_plugins(&["plugin", "add"]));
+    assert!(user.succeed(&in_plugins(&["plugin", "verify"])).contains("tides"));
+    assert!(user.succeed(&in_plugins(&["plugin", "update"])).contains("up to date"));
+    std::fs::write(user.path("src/tides.wasm"), component("tides", "1.1.0", Asks::default())).unwrap();
+    user.succeed(&in_plugins(&["plugin", "update"]));
+    let updated = user.lock();
+    assert!(updated.contains("1.1.0") && updated.contains("reference = \"../src/tides.wasm\"\n"), "{updated}");
+
+    let absolute = user.path("src/tides.wasm").canonicalize().unwrap().display().to_string();
+    std::fs::write(user.path("plugins/plugins.lock"), updated.replace("../src/tides.wasm", &absolute)).unwrap();
+    std::fs::remove_file(user.path("plugins/tides.wasm")).unwrap();
+    user.succeed(&in_plugins(&["plugin", "add"]));
+    user.succeed(&in_plugins(&["plugin", "verify"]));
+    assert_eq!(user.lock(), updated, "the next change writes the relative path");
+    user.succeed(&in_plugins(&["plugin", "remove", "tides"]));
+    assert!(!user.path("plugins/tides.wasm").exists() && user.path("src/tides.wasm").exists());
+}
+
 /// Returns the digests of all files below a folder, by their paths.
 fn contents_of(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();

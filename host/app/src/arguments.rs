@@ -298,7 +298,7 @@ pub(crate) enum SessionCommand {
     },
     /// Continue a session: finish an interrupted turn, then send PROMPT
     Resume(ResumeArguments),
-    /// Choose a session to continue from a list
+    /// Choose a session to continue from a list of the agent's sessions
     Pick(PickArguments),
     /// Search all sessions for messages that contain all these words, including messages that were removed from
     /// the prompt

@@ -59,24 +59,51 @@ fn with_value(argument: Arg) -> Arg {
     let values: fn(&std::ffi::OsStr) -> Vec<clap_complete::engine::CompletionCandidate> =
         match (argument.get_id().as_str(), value_name.as_deref()) {
             ("session" | "sessions" | "children_of", _) => values::sessions,
-            ("agent", Some("FILE|NAME")) => values::agents,
-            ("plugin" | "names", Some("NAME")) => values::plugins,
+            ("agent" | "named_agent", Some("FILE|NAME")) => values::agents,
+            ("plugin" | "names" | "locked", Some("NAME")) => values::plugins,
             ("file", Some("FILE|NAME")) => values::plugin_files,
             ("model", _) => values::models,
             ("provider", _) => values::providers,
             ("grant", _) => values::grants,
-            (_, Some("DIR")) => return argument.value_hint(ValueHint::DirPath),
-            ("file", _) | (_, Some("FILE" | "KEY" | "FILE|DIR" | "REF|PATH")) => {
-                return argument.value_hint(ValueHint::FilePath);
-            }
+            (_, Some("DIR")) => values::folders,
+            ("file", _) | (_, Some("FILE" | "KEY" | "REF|PATH")) => values::files,
+            (_, Some("FILE|DIR")) => values::paths,
+            _ if has_path_hint(&argument) => values::paths,
             _ => return argument,
         };
     argument.add(ArgValueCompleter::new(values))
 }
 
+/// Whether clap itself would propose paths for the argument. It would also propose names that a shell does not take literally.
+fn has_path_hint(argument: &Arg) -> bool {
+    matches!(
+        argument.get_value_hint(),
+        ValueHint::AnyPath | ValueHint::FilePath | ValueHint::DirPath | ValueHint::ExecutablePath
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// I1: no argument uses clap's own proposals of paths, which contain the names of files as they are.
+    #[test]
+    fn i1_paths_are_proposed_only_by_this_program() {
+        fn unfiltered(command: &Command, found: &mut Vec<String>) {
+            let is_unfiltered =
+                |argument: &&Arg| has_path_hint(argument) && argument.get::<ArgValueCompleter>().is_none();
+            found.extend(
+                command
+                    .get_arguments()
+                    .filter(is_unfiltered)
+                    .map(|argument| format!("{} {}", command.get_name(), argument.get_id())),
+            );
+            command.get_subcommands().for_each(|command| unfiltered(command, found));
+        }
+        let mut found = Vec::new();
+        unfiltered(&command(), &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
 
     /// I1: values are proposed for every argument that names something which the host knows.
     #[test]

@@ -54,8 +54,9 @@ pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
         let what = format!("the configuration of the agent that `{tool}` delegates to");
         protected_path(resolve(&table.agent), &what, ProtectedKind::File)
     });
-    let plugins =
-        settings.plugins.clone().map(|folder| protected_path(folder, "the plugin folder", ProtectedKind::Folder));
+    // The folder in the file is protected even if an option replaces it.
+    let plugins = settings.plugins.iter().chain(&file.plugin_directory);
+    let plugins = plugins.map(|folder| protected_path(folder.clone(), "the plugin folder", ProtectedKind::Folder));
     let outbox = file.outbox.directory.as_ref().map(resolve);
     let outbox = outbox.map(|folder| protected_path(folder, "the outbox folder", ProtectedKind::Folder));
     let named = file.named_files.iter().map(|named| {

@@ -22,7 +22,7 @@ pub struct NewProject {
     pub example: Example,
     /// Programming language of the project.
     pub language: Language,
-    /// Existing folder in which the project's folder is created.
+    /// Folder in which the project's folder is created. It is created if it does not exist.
     pub directory: PathBuf,
     /// Source of the SDK for a Rust project. Must be [`Sdk::Embedded`] for other languages.
     pub sdk: Sdk,
@@ -107,12 +107,6 @@ pub enum NewError {
         /// The path of the new project.
         path: PathBuf,
     },
-    /// The folder in which to create the project does not exist.
-    #[error("the folder `{}`, in which the project would be created, does not exist", path.display())]
-    NoDirectory {
-        /// Path of the missing folder.
-        path: PathBuf,
-    },
     /// The folder given in [`Sdk::At`] does not contain the SDK.
     #[error("`{}` is not the agent-host SDK: the SDK is the folder `sdk` of a checkout, with the Cargo.toml of `agent-host-sdk`",
         path.display())]
@@ -161,9 +155,6 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     if project.example == Example::Http && project.kind != ProjectKind::Tool {
         return Err(NewError::HttpNotForKind);
     }
-    if !project.directory.is_dir() {
-        return Err(NewError::NoDirectory { path: project.directory.clone() });
-    }
     let path = match project.directory.as_os_str().is_empty() || project.directory == Path::new(".") {
         true => PathBuf::from(&project.name),
         false => project.directory.join(&project.name),
@@ -172,6 +163,13 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
         return Err(NewError::Exists { path });
     }
     let files = project_files(project)?;
+    if !project.directory.as_os_str().is_empty() {
+        std::fs::create_dir_all(&project.directory).map_err(|source| NewError::File {
+            action: "create",
+            path: project.directory.clone(),
+            source,
+        })?;
+    }
     // The files are first written to a hidden folder next to the project's path. Renaming the hidden folder to the
     // project's path creates the whole project in one step.
     let unfinished = project.directory.join(format!(".{}.{}.unfinished", project.name, std::process::id()));

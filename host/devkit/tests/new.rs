@@ -85,8 +85,10 @@ fn s1_does_not_overwrite_or_leave_partial_projects() {
     let taken = create(&of("taken")).expect_err("a file is there");
     assert!(matches!(&taken, NewError::Exists { .. }) && taken.to_string().contains("--dir"), "{taken}");
     assert!(matches!(create(&of("Not Good")), Err(NewError::Name(_))));
-    let nowhere = project("new", ProjectKind::Tool, Language::C, &folder.path().join("nowhere"));
-    assert!(matches!(create(&nowhere), Err(NewError::NoDirectory { .. })));
+    let below_file = project("new", ProjectKind::Tool, Language::C, &folder.path().join("taken/below"));
+    assert!(matches!(create(&below_file), Err(NewError::File { action: "create", .. })));
+    let nowhere = project("Not Good", ProjectKind::Tool, Language::C, &folder.path().join("nowhere"));
+    assert!(matches!(create(&nowhere), Err(NewError::Name(_))), "a refused project creates no folder");
     let no_sdk = NewProject { sdk: Sdk::At(folder.path().to_owned()), language: Language::Rust, ..of("new") };
     assert!(matches!(create(&no_sdk), Err(NewError::NoSdk { .. })));
     assert!(matches!(create(&NewProject { language: Language::C, ..no_sdk }), Err(NewError::SdkNotForLanguage { .. })));
@@ -94,6 +96,18 @@ fn s1_does_not_overwrite_or_leave_partial_projects() {
         fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
     assert_eq!(remaining, ["taken"]);
     assert_eq!(fs::read_to_string(folder.path().join("taken")).expect("there"), "mine");
+}
+
+/// S1: the folder in which the project is created may be missing, also if its path has several parts.
+#[test]
+fn s1_creates_the_folder_of_the_project() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for language in [Language::Rust, Language::Python, Language::C] {
+        let parent = folder.path().join("some").join(format!("{language:?}"));
+        let made = create(&project("words", ProjectKind::Tool, language, &parent)).expect("created");
+        assert_eq!(made.path, parent.join("words"));
+        assert!(made.path.join("plugin.toml").is_file() && made.path.join("README.md").is_file());
+    }
 }
 
 /// S1: in a workspace that declares the SDK, a new project becomes a member of the workspace. In other folders, a new

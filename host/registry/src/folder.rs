@@ -139,7 +139,7 @@ impl PluginFolder {
         // A component that was built here keeps its manifest in a file beside it.
         let is_present = Self::has_digest(&path, &plugin.component);
         lock.set(plugin);
-        write(&LockFile::path(&self.path), lock.to_text().as_bytes())?;
+        write(&LockFile::path(&self.path), lock.to_text(&self.path).as_bytes())?;
         if !is_present {
             // The manifest file belonged to the component that is replaced: the new component contains its own manifest.
             remove_manifest_file(&path)?;
@@ -175,7 +175,7 @@ impl PluginFolder {
                 _ => remove_manifest_file(&path)?,
             }
         }
-        write(&LockFile::path(&self.path), lock.to_text().as_bytes())?;
+        write(&LockFile::path(&self.path), lock.to_text(&self.path).as_bytes())?;
         Ok(plugin)
     }
 

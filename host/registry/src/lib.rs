@@ -24,7 +24,7 @@
 //!     signer: None,
 //!     signature: None,
 //! });
-//! std::fs::write(LockFile::path(folder.path()), lock_file.to_text())?;
+//! std::fs::write(LockFile::path(folder.path()), lock_file.to_text(folder.path()))?;
 //!
 //! let locked = LockFile::read(folder.path())?;
 //! let plugin = locked.plugin("calc").expect("the plugin is locked");
@@ -49,6 +49,7 @@ mod keys;
 mod local_signature;
 mod lock;
 mod locked_components;
+mod locked_paths;
 mod network_scope;
 mod oci;
 mod origin;

@@ -4,6 +4,7 @@
 
 use crate::error::{RegistryError, display_text};
 use crate::files::read_if_exists;
+use crate::locked_paths;
 use crate::reference::Source;
 use crate::signature::Claims;
 use agent_core::message::Digest;
@@ -38,7 +39,7 @@ pub struct LockedPlugin {
     #[serde(default)]
     pub version: String,
     /// Source of the plugin, as the user wrote it. An update fetches the version to which the tag in this source refers
-    /// at the time of the update.
+    /// at the time of the update. The path of a file is absolute here; the lock file contains it relative to its folder.
     pub reference: String,
     /// Digest of the plugin's manifest in the registry. `None` if the source is a file or a web address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,6 +160,12 @@ impl LockFile {
             refused(line, format!("{}; {reason}", display_text(error.message())))
         })?;
         let mut plugins = document.plugins;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        for plugin in &mut plugins {
+            if let Some(absolute) = locked_paths::absolute(&plugin.reference, directory) {
+                plugin.reference = absolute;
+            }
+        }
         plugins.sort_by(|left, right| left.name.cmp(&right.name));
         for plugin in &plugins {
             if !is_plugin_name(&plugin.name) {
@@ -215,9 +222,16 @@ impl LockFile {
         Some(self.plugins.remove(index))
     }
 
-    /// Formats the lock file as text.
-    pub fn to_text(&self) -> String {
-        let document = Document { format: FORMAT, plugins: self.plugins.clone() };
+    /// Formats the lock file of a folder as text. The paths of files are written relative to the folder, so that they are also
+    /// right in another copy of the project.
+    pub fn to_text(&self, directory: &Path) -> String {
+        let mut plugins = self.plugins.clone();
+        for plugin in &mut plugins {
+            if let Some(relative) = locked_paths::relative(&plugin.reference, directory) {
+                plugin.reference = relative;
+            }
+        }
+        let document = Document { format: FORMAT, plugins };
         let text = toml::to_string_pretty(&document).expect("the value serialises to TOML");
         format!("{HEADER}{text}")
     }
@@ -263,17 +277,59 @@ mod tests {
         }
         let reference = "https://plugins.example/a.wasm".to_owned();
         second.set(LockedPlugin { reference, manifest: None, signer: None, signature: None, ..plugin("a") });
-        assert_eq!(read(&second.to_text()).as_ref(), Ok(&second));
+        assert_eq!(read(&second.to_text(Path::new("plugins"))).as_ref(), Ok(&second));
         assert!(second.take("a").is_some() && second.take("a").is_none());
-        assert_eq!(first.to_text(), second.to_text());
+        assert_eq!(first.to_text(Path::new("plugins")), second.to_text(Path::new("plugins")));
         let names: Vec<_> = first.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
         assert_eq!(names, ["calc", "text", "web"]);
         // A change to the component of one plugin changes one line of the lock file.
-        let before = first.to_text();
+        let before = first.to_text(Path::new("plugins"));
         first.set(LockedPlugin { component: digest_of(b"new"), ..plugin("text") });
-        let after = first.to_text();
+        let after = first.to_text(Path::new("plugins"));
         let changed = before.lines().zip(after.lines()).filter(|(before, after)| before != after).count();
         assert_eq!((changed, before.lines().count()), (1, after.lines().count()));
+    }
+
+    // P11: a file in the same project has a relative path, so that the lock file is right in every copy of the project. Absolute
+    // paths of earlier versions are accepted.
+    #[test]
+    fn p11_paths_of_files_are_relative_to_the_folder() {
+        let project = tempfile::tempdir().expect("a temporary folder");
+        let root = project.path().canonicalize().expect("it exists");
+        for folder in ["plugins", "src"] {
+            std::fs::create_dir(root.join(folder)).expect("created");
+        }
+        let of_file = |name: &str, path: &Path| LockedPlugin {
+            reference: path.display().to_string(),
+            manifest: None,
+            signer: None,
+            signature: None,
+            ..plugin(name)
+        };
+        let mut lock = LockFile { plugins: Vec::new() };
+        lock.set(of_file("calc", &root.join("src/calc.wasm")));
+        lock.set(of_file("inside", &root.join("plugins/built/inside.wasm")));
+        lock.set(of_file("far", Path::new("/no-such-folder/far.wasm")));
+        lock.set(plugin("web"));
+        let text = lock.to_text(&root.join("plugins"));
+        for expected in
+            ["../src/calc.wasm", "./built/inside.wasm", "/no-such-folder/far.wasm", "registry.example/team/web:1"]
+        {
+            assert!(text.contains(&format!("reference = \"{expected}\"")), "{expected}: {text}");
+        }
+        std::fs::write(root.join("plugins").join(LOCK_FILE), &text).expect("written");
+        assert_eq!(LockFile::read(&root.join("plugins")).expect("it is valid"), lock);
+        // Another copy of the project.
+        let copy = tempfile::tempdir().expect("a temporary folder");
+        let copied = copy.path().canonicalize().expect("it exists");
+        std::fs::write(copied.join(LOCK_FILE), &text).expect("written");
+        let read = LockFile::read(&copied).expect("it is valid");
+        let expected = copied.parent().expect("a parent").join("src/calc.wasm");
+        assert!(matches!(read.plugin("calc").expect("listed").source(), Ok(Source::File(path)) if path == expected));
+        // A lock file of an earlier version contains absolute paths.
+        let absolute = text.replace("../src/calc.wasm", &root.join("src/calc.wasm").display().to_string());
+        std::fs::write(root.join("plugins").join(LOCK_FILE), absolute).expect("written");
+        assert_eq!(LockFile::read(&root.join("plugins")).expect("it is valid"), lock);
     }
 
     #[test]
@@ -284,19 +340,22 @@ mod tests {
         assert!(
             read("format = 2\n[[plugin]]\nnew = 1\n").expect_err("the format is newer").contains("update agent-host")
         );
-        let text = LockFile { plugins: vec![plugin("calc"), plugin("calc")] }.to_text();
+        let text = LockFile { plugins: vec![plugin("calc"), plugin("calc")] }.to_text(Path::new("plugins"));
         assert!(read(&text).expect_err("the entry is listed twice").contains("`calc` is listed twice"));
         for name in ["../calc", "a/b", "..", "", "a\\b"] {
-            let text = LockFile { plugins: vec![LockedPlugin { name: name.to_owned(), ..plugin("x") }] }.to_text();
+            let text = LockFile { plugins: vec![LockedPlugin { name: name.to_owned(), ..plugin("x") }] }
+                .to_text(Path::new("plugins"));
             assert!(read(&text).expect_err(name).contains("not a valid plugin name"), "{name}");
         }
-        let text = LockFile { plugins: vec![LockedPlugin { manifest: None, ..plugin("calc") }] }.to_text();
+        let text =
+            LockFile { plugins: vec![LockedPlugin { manifest: None, ..plugin("calc") }] }.to_text(Path::new("plugins"));
         assert!(
             read(&text)
                 .expect_err("the manifest is missing")
                 .contains("`calc` comes from a registry but has no `manifest`")
         );
-        let digest = LockFile { plugins: vec![plugin("calc")] }.to_text().replace("sha256:", "sha512:");
+        let digest =
+            LockFile { plugins: vec![plugin("calc")] }.to_text(Path::new("plugins")).replace("sha256:", "sha512:");
         assert!(read(&digest).expect_err("the digest is invalid").contains("digest"));
     }
 }

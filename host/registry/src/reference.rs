@@ -54,8 +54,8 @@ impl Source {
         }
     }
 
-    /// Parses a source from a lock file, in which the paths of files are absolute. The result does not depend on the
-    /// current folder.
+    /// Parses the source of an entry of a lock file, in which the path of a file has been made absolute. The result does not
+    /// depend on the current folder.
     pub fn parse_locked(text: &str) -> Result<Self, RegistryError> {
         if Path::new(text).is_absolute() {
             Ok(Self::File(PathBuf::from(text)))

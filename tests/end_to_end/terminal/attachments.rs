@@ -42,6 +42,9 @@ fn i1_files_that_a_typed_prompt_names_are_attached() {
     screen.wait_for_end("> @\"docs/deep guide.md\"");
     screen.send("\r");
     screen.wait_for("\nDeep.\n");
+    screen.wait_for_end("\n>");
+    screen.send("@missing @nothere\r");
+    screen.wait_for("! these files or folders do not exist: @missing, @nothere; sent as plain text\n");
 }
 
 fn exported_parts(cli: &TestCli) -> String {

@@ -4,6 +4,7 @@
 use super::screen::Screen;
 use super::{CTRL_BACKSLASH, CTRL_C, CTRL_D};
 use crate::support::{SharedCompiledCode, components};
+use agent_plugins::{Manifest, with_manifest};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -121,6 +122,65 @@ fn s5_runs_a_validator_and_repeats_the_prompt() {
     screen.wait_for("There is no tool named calc.evaluate");
     screen.wait_for_end("waiting for a change; Ctrl-C quits");
     screen.send(CTRL_C);
+    assert_eq!(screen.exit_code(), Some(0));
+}
+
+/// S5, P6: With `--agent`, the plugin that is built is one of the agent's plugins, so that the grants and secrets for it in the file
+/// apply, also if the agent has no plugin folder.
+#[test]
+fn s5_the_agent_gets_the_built_plugin() {
+    let project = DevProject::new();
+    let asks = "name = \"work\"\n[asks]\nfiles = \"read\"\nsecrets = [\"API_TOKEN\"]\n";
+    std::fs::write(project.path("project/plugin.toml"), asks).unwrap();
+    let grants = "[plugins.work.grants]\nread = [\"docs\"]\n[plugins.work.secrets.API_TOKEN]\nenv = \"DEV_TOKEN\"\n\
+                  hosts = [\"api.example.com\"]\n";
+    std::fs::create_dir(project.path("docs")).unwrap();
+    std::fs::write(project.path("docs/a.txt"), "one two three").unwrap();
+    std::fs::write(project.path("agent.toml"), grants).unwrap();
+    project.save("text");
+    let start = |project: &DevProject| {
+        let prompt = "text.count_file {\"path\": \"docs/a.txt\"}";
+        let mut command = project.command(&["dev", "project", "--agent", "agent.toml", "--prompt", prompt]);
+        command.env("DEV_TOKEN", "a-token-for-the-test");
+        Screen::start(command, 50, 160)
+    };
+    let mut screen = start(&project);
+    screen.wait_for("3 words");
+    screen.wait_for_end("waiting for a change; Ctrl-C quits");
+    screen.send(CTRL_C);
+    assert_eq!(screen.exit_code(), Some(0));
+
+    // The agent has plugins of its own. One of them is replaced for this session, and the folder does not change.
+    std::fs::create_dir(project.path("plugins")).unwrap();
+    std::fs::copy(components().join("calc.wasm"), project.path("plugins/calc.wasm")).unwrap();
+    let older = Manifest { name: "work".into(), version: "0.1.0".into(), ..Manifest::default() };
+    let older = with_manifest(&std::fs::read(components().join("strict-json.wasm")).unwrap(), &older).unwrap();
+    std::fs::write(project.path("plugins/older.wasm"), &older).unwrap();
+    std::fs::write(project.path("agent.toml"), format!("plugin_directory = \"plugins\"\n{grants}")).unwrap();
+    let mut screen = start(&project);
+    screen.wait_for("this session uses the build of `work` instead of the one in plugins");
+    screen.wait_for("3 words");
+    screen.wait_for_end("waiting for a change; Ctrl-C quits");
+    screen.send(CTRL_C);
+    assert_eq!(screen.exit_code(), Some(0));
+    assert_eq!(std::fs::read(project.path("plugins/older.wasm")).unwrap(), older);
+    let mut files: Vec<_> =
+        std::fs::read_dir(project.path("plugins")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["calc.wasm", "older.wasm"]);
+
+    // The agent's other plugins are used, too, and the next build is used from the next turn on.
+    let mut command = project.command(&["dev", "project", "--agent", "agent.toml"]);
+    command.env("DEV_TOKEN", "a-token-for-the-test");
+    let mut screen = Screen::start(command, 50, 160);
+    screen.wait_for_prompt(1);
+    screen.send("calc.evaluate {\"expression\": \"6 * 7\"}\r");
+    screen.wait_for("42");
+    screen.wait_for_end("\n>");
+    project.save("strict-json");
+    screen.wait_for("is used from the next turn on");
+    screen.wait_for_end("\n>");
+    screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
 }
 

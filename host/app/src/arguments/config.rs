@@ -1,7 +1,9 @@
 //! Arguments of the command `config`.
 
+use super::agent;
 use agent_config::settings::AGENT_FILE;
 use clap::Subcommand;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
 
 /// Commands on agent configurations.
@@ -24,6 +26,10 @@ pub(crate) enum ConfigCommand {
         /// Configuration file, or the name of an agent in this folder (default: the file that `agent-host` would use)
         #[arg(value_name = "FILE|NAME")]
         agent: Option<PathBuf>,
+        /// The same as FILE|NAME
+        #[arg(long = "agent", id = "named_agent", value_name = "FILE|NAME", conflicts_with = "agent")]
+        #[arg(value_parser = OsStringValueParser::new().try_map(agent))]
+        named: Option<PathBuf>,
     },
     /// Print the JSON Schema of agent.toml for editors
     Schema {
@@ -40,6 +46,10 @@ pub(crate) enum ConfigCommand {
         /// there is no agent.toml)
         #[arg(value_name = "FILE|NAME")]
         agent: Option<PathBuf>,
+        /// The same as FILE|NAME
+        #[arg(long = "agent", id = "named_agent", value_name = "FILE|NAME", conflicts_with = "agent")]
+        #[arg(value_parser = OsStringValueParser::new().try_map(agent))]
+        named: Option<PathBuf>,
     },
     /// List the agents in this folder
     List,

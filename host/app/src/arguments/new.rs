@@ -20,7 +20,7 @@ pub(crate) struct NewArguments {
     /// Create a tool that calls an API over HTTP, with a scenario that contains the answers of the API
     #[arg(long)]
     pub(crate) http: bool,
-    /// Folder in which the project folder is created
+    /// Folder in which the project folder is created; it is created if it does not exist
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,
     /// Rust only: use the SDK in this folder, instead of the copy that agent-host writes into the project

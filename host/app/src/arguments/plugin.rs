@@ -45,7 +45,8 @@ pub(crate) enum PluginCommand {
     },
     /// List the plugins in a folder, and the grants that each plugin still needs
     List {
-        /// Plugin folder, if --plugins and --agent don't name one
+        /// Plugin folder, if --plugins and --agent don't name one (default: the folder `plugins`, or the user-wide plugins if there
+        /// are neither `plugins` nor an agent.toml)
         #[arg(value_name = "DIR", conflicts_with = "plugins")]
         directory: Option<PathBuf>,
         /// Agent whose plugins are listed.

@@ -30,8 +30,7 @@ pub(crate) struct PickArguments {
     /// Words; only sessions with these words in their title, id or messages are listed
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
-    /// Options that configure the agent that continues the session. If there are any, only sessions of this agent are
-    /// listed.
+    /// Options that configure the agent that continues the session. Only sessions of this agent are listed.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
 }

@@ -150,7 +150,7 @@ impl UpdateArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArguments {
     /// Name of the plugin
-    #[arg(value_name = "NAME")]
+    #[arg(id = "locked", value_name = "NAME")]
     pub(crate) name: String,
     /// Only remove the plugin's entry from plugins.lock, and keep its file
     #[arg(long)]

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::DelegateReader;
 use agent_config::settings::build_directory;
-use agent_config::{ConfigError, DataLocation, HostEnvironment, Settings, choose_model};
+use agent_config::{AgentOptions, ConfigError, DataLocation, HostEnvironment, Settings, choose_model};
 use async_trait::async_trait;
 use std::path::Path;
 
@@ -34,12 +34,14 @@ pub(crate) async fn settings(
     Ok(settings)
 }
 
-/// Reads the settings for a command that calls no model. With `--build`, also builds the projects in the plugin folder.
+/// Reads the settings for a command that calls no model. `options` are those of the arguments, or those of the user-wide
+/// configuration. With `--build`, also builds the projects in the plugin folder.
 pub(crate) async fn settings_without_model(
+    options: &AgentOptions,
     arguments: &AgentArguments,
     terminal: &Terminal,
 ) -> Result<Settings, Failure> {
-    let settings = read(arguments)?;
+    let settings = Settings::read(options, &environment::host())?;
     build_if_requested(&settings, arguments, terminal).await?;
     Ok(settings)
 }

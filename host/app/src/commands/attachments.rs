@@ -66,8 +66,7 @@ impl Attachments {
             }
         }
         if !missing.is_empty() {
-            let files = if missing.len() == 1 { "file or folder" } else { "files or folders" };
-            found.problems.push(format!("there is no {files} {}: sent as plain text", missing.join(", ")));
+            found.problems.push(missing_paths(&missing));
         }
         found
     }
@@ -144,5 +143,13 @@ impl Attachments {
             });
         }
         Ok(TurnInput::Message(parts))
+    }
+}
+
+/// Says which of the paths in a prompt do not exist.
+fn missing_paths(paths: &[String]) -> String {
+    match paths {
+        [path] => format!("there is no file or folder {path}: sent as plain text"),
+        paths => format!("these files or folders do not exist: {}; sent as plain text", paths.join(", ")),
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn run(command: ConfigCommand, data: DataLocation<'_>, terminal
     match command {
         ConfigCommand::Init { full, output, force } => {
             let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let text = if full { template() } else { starter(folder) };
+            let text = if full { template() } else { starter(folder, user_plugins().as_deref()) };
             write(&output, &text, existing(force), terminal)?;
             if output != Path::new(STDOUT) {
                 let path = output.display();
@@ -52,11 +52,24 @@ pub(crate) async fn run(command: ConfigCommand, data: DataLocation<'_>, terminal
             let schema = serde_json::to_string_pretty(&json_schema()).map_err(Failure::failed)?;
             write(&output, &format!("{schema}\n"), existing(force), terminal)?;
         }
-        ConfigCommand::Check { agent } => check(named_or_used(agent), data, terminal).await?,
-        ConfigCommand::Show { agent } => show::show(named_or_used(agent), data, terminal)?,
+        ConfigCommand::Check { agent, named } => check(named_or_used(agent.or(named)), data, terminal).await?,
+        ConfigCommand::Show { agent, named } => show::show(named_or_used(agent.or(named)), data, terminal)?,
         ConfigCommand::List => list(terminal)?,
     }
     Ok(Exit::Done)
+}
+
+/// Returns the absolute path of the plugin folder that `agent-host` uses in folders without an agent.toml.
+fn user_plugins() -> Option<PathBuf> {
+    let environment = environment::host();
+    let folder = match starting_agent::user_file(&environment) {
+        Some(path) => {
+            let options = AgentOptions { user_file: Some(UserFile::Agent(path)), ..AgentOptions::default() };
+            Settings::examine(&options, &environment).ok()?.0.plugins
+        }
+        None => environment.installed_plugins(),
+    };
+    std::path::absolute(folder?).ok().filter(|folder| folder.is_dir())
 }
 
 fn existing(force: bool) -> Existing {

@@ -1,24 +1,29 @@
 //! `agent-host dev`: a session that rebuilds a plugin in the background whenever its source changes, and uses the new
 //! build from the next turn on (S5).
 
+mod combined_folder;
+
+use super::build_projects;
 use super::chat::{build_news, chat};
 use super::open_session::{self, OpenedSession};
 use super::run;
 use super::user_presence::UserPresence;
-use crate::arguments::RunArguments;
 use crate::arguments::new::DevArguments;
+use crate::arguments::{AgentArguments, RunArguments};
 use crate::commands::agent_settings;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
-use crate::terminal::{Output, Terminal, show_build};
+use crate::terminal::{DIM, Output, Terminal, show_build, text};
 use agent_config::{DataDirectory, DataLocation, Settings};
 use agent_core::message::TurnInput;
 use agent_devkit::build::{BuildEvent, BuiltPlugin, Written, projects_at};
 use agent_devkit::dev::{DevEvent, SourceWatcher};
 use agent_plugins::Kind;
 use agent_runtime::RuleBinding;
+use combined_folder::CombinedFolder;
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::{Receiver, channel};
@@ -66,6 +71,12 @@ pub(crate) async fn dev(
     chat(opened, (&session.run, Some(news)), interrupts, terminal).await
 }
 
+/// Whether both paths name the same folder.
+fn is_same(folder: &Path, other: &Path) -> bool {
+    let canonical = |path: &Path| -> Option<PathBuf> { path.canonicalize().ok() };
+    folder == other || canonical(folder).is_some_and(|folder| canonical(other) == Some(folder))
+}
+
 /// Shows the toolchain's output during the first build, because that build takes the longest time. For later builds,
 /// only the outcome is shown.
 fn first_progress(is_first: Arc<AtomicBool>, terminal: Terminal) -> impl Fn(BuildEvent<'_>) + Send + Sync {
@@ -106,6 +117,8 @@ struct DevSession {
     data: DataDirectory,
     /// True if the command line names an agent, because the file of this agent then determines which plugins it uses.
     has_agent: bool,
+    /// The plugins of the agent and those under development. `None` if the agent has no other plugins.
+    combined: Option<CombinedFolder>,
 }
 
 impl DevSession {
@@ -114,21 +127,30 @@ impl DevSession {
         projects_at(&sources).map_err(Failure::refused)?;
         let mut run = arguments.run();
         let has_agent = run.agent.agent.is_some();
-        if run.agent.plugins.is_none() && !has_agent {
-            run.agent.plugins = Some(sources.clone());
-        }
-        let settings = agent_settings::read(&run.agent)?;
-        let out = settings.plugins.unwrap_or_else(|| sources.clone());
+        let plugins = match has_agent {
+            true => agent_settings::read(&run.agent)?.plugins,
+            false => run.agent.plugins.clone(),
+        };
         let data = DataDirectory::open(data, &environment::host())?;
+        let combined = match plugins.filter(|folder| !is_same(folder, &sources)) {
+            Some(folder) => Some(CombinedFolder::create(folder, &sources, &data)?),
+            None => None,
+        };
+        let out = combined.as_ref().map_or_else(|| sources.clone(), |combined| combined.path.clone());
+        run.agent.plugins = Some(out.clone());
+        agent_settings::read(&run.agent)?;
         let watcher = SourceWatcher { toolchain: environment::development_toolchain(&data), sources, out };
-        Ok(Self { watcher, run, data, has_agent })
+        Ok(Self { watcher, run, data, has_agent, combined })
     }
 
     /// Opens a session with the built plugins. If the command line does not select an agent, the session uses every
     /// plugin that was built.
     async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<OpenedSession, Failure> {
+        self.prepare(built, terminal).await?;
         let user = UserPresence::of(terminal);
-        let mut settings = agent_settings::settings(&self.run.agent, self.data.location(), user, terminal).await?;
+        // The projects in the agent's own folder have been built.
+        let agent = AgentArguments { build: false, ..self.run.agent.clone() };
+        let mut settings = agent_settings::settings(&agent, self.data.location(), user, terminal).await?;
         // Bind approvals to the name of the plugin, because each build changes the digest of the plugin, and the author
         // should not have to approve the same calls again after each build.
         settings.rule_binding = RuleBinding::Name;
@@ -138,6 +160,21 @@ impl DevSession {
         }
         open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Conversation, terminal)
             .await
+    }
+
+    /// Puts the agent's other plugins beside the built plugins. With `--build`, builds the projects in the agent's plugin
+    /// folder first.
+    async fn prepare(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<(), Failure> {
+        let Some(combined) = &self.combined else { return Ok(()) };
+        if self.run.agent.build {
+            build_projects::build(&combined.agent, terminal).await?;
+        }
+        for name in combined.refresh(built)? {
+            let note =
+                format!("this session uses the build of `{name}` instead of the one in {}", combined.agent.display());
+            terminal.note(text::wrapped(&format!("{DIM}{}{DIM:#}", text::harmless(&note)), terminal.width()));
+        }
+        Ok(())
     }
 
     /// Sends the same prompt after each build, each time in a new session, until the user interrupts the command.

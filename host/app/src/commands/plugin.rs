@@ -13,6 +13,8 @@ mod plugin_names;
 mod quarantine;
 mod renew;
 mod sharing;
+mod unset_secrets;
+mod user_wide;
 mod versions;
 
 pub(super) use index::{installed as installed_index, lines as index_lines};
@@ -25,8 +27,9 @@ use crate::commands::starting_agent;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
-use crate::terminal::{Terminal, YELLOW, built, show_load};
+use crate::terminal::{DIM, Terminal, YELLOW, built, show_load, text};
 use agent_config::grants::{self, Grant};
+use agent_config::settings::AGENT_FILE;
 use agent_config::{DataDirectory, DataLocation, Settings, assembly, protection};
 use agent_mcp::McpServers;
 use agent_plugins::{CallLimits, Grants, KnownSecrets, LoadError, LoadedPlugin, Sandbox};
@@ -72,7 +75,8 @@ pub(crate) async fn run(command: PluginCommand, data: DataLocation<'_>, terminal
             manifest_file::describe(arguments, &sandbox, terminal).await?;
         }
         PluginCommand::Inspect { file, agent, json } => {
-            let grant_source = GrantSource::read(AgentArguments { agent, ..AgentArguments::default() })?;
+            let arguments = AgentArguments { agent, ..AgentArguments::default() };
+            let grant_source = GrantSource::read(arguments, &file, Secrets::NotNeeded, terminal)?;
             let file = grant_source.file_of(file, None)?;
             let sandbox = grant_source.sandbox(&DataDirectory::open(data, &environment::host())?)?;
             let plugin = grant_source.load(&sandbox, &file, terminal).await?;
@@ -85,7 +89,7 @@ pub(crate) async fn run(command: PluginCommand, data: DataLocation<'_>, terminal
         }
         PluginCommand::Explain { file, agent } => {
             let folder = agent.plugins.clone();
-            let grant_source = GrantSource::read(agent)?;
+            let grant_source = GrantSource::read(agent, &file, Secrets::NotNeeded, terminal)?;
             let file = grant_source.file_of(file, folder.as_deref())?;
             let plugin = grant_source
                 .load(&grant_source.sandbox(&DataDirectory::open(data, &environment::host())?)?, &file, terminal)
@@ -94,7 +98,8 @@ pub(crate) async fn run(command: PluginCommand, data: DataLocation<'_>, terminal
             print(terminal, explain::explained(&plugin, &file, grants))?;
         }
         PluginCommand::Call { file, tool, arguments, agent, grant, json } => {
-            let grant_source = GrantSource::read(AgentArguments { agent, grant, ..AgentArguments::default() })?;
+            let options = AgentArguments { agent, grant, ..AgentArguments::default() };
+            let grant_source = GrantSource::read(options, &file, Secrets::Needed, terminal)?;
             let file = grant_source.file_of(file, None)?;
             let data = DataDirectory::open(data, &environment::host())?;
             let sandbox = grant_source.sandbox(&data)?;
@@ -136,6 +141,15 @@ async fn keeping_trust<T>(data: DataLocation<'_>, change: impl Future<Output = T
     changed
 }
 
+/// Whether a command uses the values of the agent's secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Secrets {
+    /// The command fails if the variable of a secret is not set.
+    Needed,
+    /// The command only shows which secrets there are.
+    NotNeeded,
+}
+
 /// Where the grants and limits of a plugin come from.
 enum GrantSource {
     /// The grants and limits come from the agent that the command line names, and the command line contains
@@ -146,26 +160,40 @@ enum GrantSource {
 }
 
 impl GrantSource {
-    fn read(arguments: AgentArguments) -> Result<Self, Failure> {
-        if arguments.agent.is_none() {
-            return Ok(Self::CommandLine(arguments.grant));
+    /// Reads the agent that the arguments name. If they name none, and `named` is the name of a plugin and not a file,
+    /// uses the user-wide configuration, whose plugin folder then contains the plugin.
+    fn read(arguments: AgentArguments, named: &Path, secrets: Secrets, terminal: &Terminal) -> Result<Self, Failure> {
+        let user_wide = user_wide::options(&arguments).filter(|_| plugin_names::is_name(named));
+        let is_user_wide = user_wide.is_some();
+        let options = match user_wide {
+            Some(options) => options,
+            None if arguments.agent.is_some() => arguments.options(),
+            None => return Ok(Self::CommandLine(arguments.grant)),
+        };
+        let settings = match secrets {
+            Secrets::Needed => Settings::read(&options, &environment::host())?,
+            Secrets::NotNeeded => unset_secrets::read(&options, terminal)?,
+        };
+        if is_user_wide {
+            user_wide::announce(&settings, terminal);
         }
-        let settings = agent_settings::read(&arguments)?;
         Ok(Self::Agent(Box::new(settings), arguments.grant))
     }
 
     /// Returns the component file that the command line names: a path, or the name of a plugin in `folder`, in the agent's
     /// plugin folder, or in the folder `plugins` below the current folder.
     fn file_of(&self, named: PathBuf, folder: Option<&Path>) -> Result<PathBuf, Failure> {
-        let is_name = named.components().count() == 1 && named.extension().is_none_or(|extension| extension != "wasm");
-        if !is_name || named.is_file() {
+        if !plugin_names::is_name(&named) {
             return Ok(named);
         }
         let of_agent = match self {
+            Self::Agent(settings, _) if settings.is_user_wide() && settings.plugins.is_none() => {
+                return Err(no_user_wide_folder(&named, settings));
+            }
             Self::Agent(settings, _) => settings.plugins.as_deref(),
             Self::CommandLine(_) => None,
         };
-        let folder = folder.or(of_agent).unwrap_or(Path::new("plugins"));
+        let folder = folder.or(of_agent).unwrap_or(Path::new(plugin_names::PLUGIN_FOLDER));
         plugin_names::find(folder, &named.to_string_lossy()).map_err(Failure::refused)
     }
 
@@ -230,6 +258,16 @@ impl GrantSource {
     }
 }
 
+/// Returns the error for the name of a plugin if the user-wide configuration names no plugin folder.
+fn no_user_wide_folder(named: &Path, settings: &Settings) -> Failure {
+    let (named, file) = (text::one_line(&named.to_string_lossy(), 200), settings.path.clone().unwrap_or_default());
+    Failure::refused(format!(
+        "there is no file `{named}`, and the user-wide configuration `{}` names no `plugin_directory`: name a component file, \
+         pass --agent FILE, or choose plugins with `agent-host setup`",
+        file.display()
+    ))
+}
+
 async fn list(
     directory: Option<PathBuf>,
     mut agent: AgentArguments,
@@ -237,7 +275,18 @@ async fn list(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     agent.plugins = directory.or(agent.plugins);
-    let settings = agent_settings::settings_without_model(&agent, terminal).await?;
+    let user_wide = user_wide::options(&agent);
+    let is_user_wide = user_wide.is_some();
+    let has_folder = agent.agent.is_some() || agent.plugins.is_some() || Path::new(AGENT_FILE).is_file();
+    if !is_user_wide && !has_folder && Path::new(plugin_names::PLUGIN_FOLDER).is_dir() {
+        agent.plugins = Some(plugin_names::PLUGIN_FOLDER.into());
+        terminal.note(format!("{DIM}using the folder `{}`{DIM:#}", plugin_names::PLUGIN_FOLDER));
+    }
+    let options = user_wide.unwrap_or_else(|| agent.options());
+    let settings = agent_settings::settings_without_model(&options, &agent, terminal).await?;
+    if is_user_wide {
+        user_wide::announce(&settings, terminal);
+    }
     let data = DataDirectory::open(data, &environment::host())?;
     let sandbox = assembly::open_sandbox(&settings, &data)?;
     let (generation, problems) = assembly::load_plugins(&settings, &sandbox, terminal).await?;

@@ -123,6 +123,22 @@ pub(crate) async fn find_with(
     Ok(StartingAgent { options, environment })
 }
 
+/// Completes the options with the files that [`find`] would use, for commands that only show something. Whether the user trusts
+/// the file does not matter, so no question is asked.
+pub(crate) fn with_files(mut options: AgentOptions) -> AgentOptions {
+    let environment = environment::host();
+    if options.agent.is_none() && options.plugins.is_none() {
+        options.agent = file_of_folder(&environment);
+    }
+    let is_named = options.agent.is_some() || options.plugins.is_some();
+    match (is_named, user_file(&environment)) {
+        (true, user_file) => options.user_file = user_file.map(UserFile::DefaultModel),
+        (false, Some(path)) => options.user_file = Some(UserFile::Agent(path)),
+        (false, None) => options.plugins = environment.installed_plugins(),
+    }
+    options
+}
+
 fn untrusted(path: &Path) -> Failure {
     let file = text::shell_word(&path.display().to_string());
     Failure::refused(format!(

@@ -1,8 +1,8 @@
 //! The values that are proposed to a shell.
 
 use crate::environment;
-use agent_config::settings::agent_lookup::list_agents;
-use agent_config::{DataDirectory, assembly, one_line};
+use agent_config::settings::agent_lookup::{find_agent, list_agents};
+use agent_config::{AgentFile, DataDirectory, assembly, one_line};
 use agent_models::KNOWN_PROVIDERS;
 use agent_models::known_models::known_model_names;
 use agent_store::SessionFilter;
@@ -25,16 +25,47 @@ const GRANTS: [&str; 9] =
 /// literally is left out.
 fn proposed(current: &OsStr, values: impl IntoIterator<Item = (String, String)>) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
-    let is_literal = |character: char| character.is_alphanumeric() || "._/:@%+=-".contains(character);
     let fitting = values
         .into_iter()
-        .filter(|(value, _)| value.starts_with(current) && !value.starts_with('-') && value.chars().all(is_literal));
+        .filter(|(value, _)| value.starts_with(current) && !value.starts_with('-') && is_literal(value));
     fitting
         .map(|(value, about)| {
             let about = (!about.is_empty()).then(|| one_line(&about, MAX_CHARACTERS).into());
             CompletionCandidate::new(value).help(about)
         })
         .collect()
+}
+
+/// Whether a shell takes the text literally.
+fn is_literal(text: &str) -> bool {
+    text.chars().all(|character| character.is_alphanumeric() || "._/:@%+=-".contains(character))
+}
+
+/// Proposes the paths that `completer` finds. A path whose name a shell would not take literally is left out. What the user has
+/// typed may contain other characters, such as `~`.
+fn literal_paths(current: &OsStr, completer: &PathCompleter) -> Vec<CompletionCandidate> {
+    let typed = current.to_str().unwrap_or_default();
+    let mut found = completer.complete(current);
+    found.retain(|path| {
+        let path = path.get_value().to_str().unwrap_or("$");
+        is_literal(path.strip_prefix(typed).unwrap_or(path)) && !path.starts_with('-')
+    });
+    found
+}
+
+/// Proposes files, and folders that may contain files.
+pub(super) fn files(current: &OsStr) -> Vec<CompletionCandidate> {
+    literal_paths(current, &PathCompleter::file())
+}
+
+/// Proposes folders.
+pub(super) fn folders(current: &OsStr) -> Vec<CompletionCandidate> {
+    literal_paths(current, &PathCompleter::dir())
+}
+
+/// Proposes files and folders.
+pub(super) fn paths(current: &OsStr) -> Vec<CompletionCandidate> {
+    literal_paths(current, &PathCompleter::any())
 }
 
 /// Returns the value of an option in the command line that the shell completes.
@@ -95,18 +126,35 @@ pub(super) fn plugins(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Proposes the plugins of the plugin folder, and files.
 pub(super) fn plugin_files(current: &OsStr) -> Vec<CompletionCandidate> {
-    plugins(current).into_iter().chain(PathCompleter::file().complete(current)).collect()
+    plugins(current).into_iter().chain(files(current)).collect()
 }
 
 fn plugin_names() -> BTreeSet<String> {
-    let of_agents = || {
-        let agents = list_agents(Path::new(".")).into_iter().filter_map(|agent| agent.file.ok());
-        agents.filter_map(|file| file.plugin_directory).next()
-    };
-    let folder = option("--plugins").or_else(of_agents).unwrap_or_else(|| PLUGIN_FOLDER.into());
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = plugin_folder().and_then(|folder| std::fs::read_dir(folder).ok());
+    let entries = entries.into_iter().flatten().flatten().map(|entry| entry.path());
     let components = entries.filter(|path| path.extension().is_some_and(|end| end == "wasm"));
     components.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect()
+}
+
+/// Returns the plugin folder that the command line selects: by an option, by the agent, or by the user-wide configuration.
+fn plugin_folder() -> Option<PathBuf> {
+    let in_file = |path: PathBuf| AgentFile::read(&path).ok()?.plugin_directory;
+    if let Some(folder) = option("--plugins") {
+        return Some(folder);
+    }
+    if let Some(agent) = option("--agent") {
+        return find_agent(&agent, Path::new(".")).ok().and_then(in_file);
+    }
+    if Path::new(PLUGIN_FOLDER).is_dir() {
+        return Some(PLUGIN_FOLDER.into());
+    }
+    let environment = environment::host();
+    let agents = list_agents(Path::new(".")).into_iter().filter_map(|agent| agent.file.ok()?.plugin_directory).next();
+    let user_file = || environment.user_file.clone().filter(|path| path.is_file());
+    agents.or_else(|| match user_file() {
+        Some(path) => in_file(path),
+        None => environment.installed_plugins(),
+    })
 }
 
 /// Proposes models: those in the files of this folder's agents, the known models, and the providers whose models only the

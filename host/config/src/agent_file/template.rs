@@ -18,10 +18,19 @@ Editors can complete and check this file with its JSON Schema: `agent-host confi
 writes it, and the first line `#:schema ./agent.schema.json` refers to it.";
 
 /// Returns the text of a short `agent.toml` that runs as it is. `folder` is the folder of the file: the agent uses its plugin folder
-/// if there is one.
-pub fn starter(folder: &Path) -> String {
-    let has_plugins = folder.join(PLUGIN_FOLDER).is_dir();
-    STARTER.replace("PLUGINS", if has_plugins { "plugin_directory" } else { "#plugin_directory" })
+/// if there is one, and otherwise the plugins in `user_plugins`, the absolute path of the user's own plugin folder.
+pub fn starter(folder: &Path, user_plugins: Option<&Path>) -> String {
+    let user_plugins = user_plugins.and_then(Path::to_str);
+    let plugins = match (folder.join(PLUGIN_FOLDER).is_dir(), user_plugins) {
+        (true, _) => format!("plugin_directory = \"{PLUGIN_FOLDER}\""),
+        (false, Some(user_plugins)) => format!(
+            "# This is the folder of your user-wide plugins. Other users of this file need their own folder here.\n\
+             plugin_directory = {}",
+            toml::Value::from(user_plugins)
+        ),
+        (false, None) => format!("#plugin_directory = \"{PLUGIN_FOLDER}\""),
+    };
+    STARTER.replace("PLUGINS", &plugins)
 }
 
 /// Name of the plugin folder in the short file.
@@ -41,7 +50,7 @@ const STARTER: &str = "\
 instructions = \"Answer briefly, and name the files that your answer comes from.\"
 
 # The folder with the plugins (*.wasm), relative to this file.
-PLUGINS = \"plugins\"
+PLUGINS
 
 # What the plugin `files` may do. A plugin may do nothing that is not granted; `agent-host plugin explain FILE` shows what
 # a plugin asks for.

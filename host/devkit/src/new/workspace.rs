@@ -1,6 +1,7 @@
 //! Determines whether a new Rust project becomes a member of a Cargo workspace.
 
 use super::NewError;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Whether a project is a member of a Cargo workspace.
@@ -32,7 +33,7 @@ impl CargoMembership {
             true => Path::new("."),
             false => directory,
         };
-        let project = directory.canonicalize().map_err(failed)?.join(name);
+        let project = resolved(directory).map_err(failed)?.join(name);
         for root in project.ancestors().skip(1) {
             let Ok(text) = std::fs::read_to_string(root.join("Cargo.toml")) else { continue };
             let manifest: toml::Table = text.parse().unwrap_or_default();
@@ -50,6 +51,17 @@ impl CargoMembership {
             return Ok(CargoMembership::Member { sdk });
         }
         Ok(CargoMembership::Standalone)
+    }
+}
+
+/// Resolves the links in the part of the path that exists. The rest of the path is created later.
+fn resolved(directory: &Path) -> io::Result<PathBuf> {
+    match (directory.canonicalize(), directory.parent(), directory.file_name()) {
+        (Err(error), Some(parent), Some(name)) if error.kind() == ErrorKind::NotFound => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(resolved(parent)?.join(name))
+        }
+        (resolved, ..) => resolved,
     }
 }
 
@@ -85,6 +97,7 @@ mod tests {
         assert_eq!(membership("[workspace]\nmembers = [\"plugins/n*\"]", "plugins"), member(WorkspaceSdk::Absent));
         assert_eq!(membership(named, "."), CargoMembership::Standalone);
         assert_eq!(membership(named, "plugins/notes"), CargoMembership::Standalone, "a star matches one folder");
+        assert_eq!(membership(named, "plugins/missing"), CargoMembership::Standalone, "the folder is created later");
         let excluded = "[workspace]\nmembers = [\"plugins/*\"]\nexclude = [\"plugins/new\"]";
         assert_eq!(membership(excluded, "plugins"), CargoMembership::Standalone);
         assert_eq!(membership("[package]\nname = \"x\"", "plugins"), CargoMembership::Standalone);

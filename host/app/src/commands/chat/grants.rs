@@ -17,7 +17,7 @@ impl Chat<'_> {
             let lacking: Vec<_> = required.map(|unmet| text::one_line(&unmet.thing, 100)).collect();
             if !lacking.is_empty() {
                 has_all = false;
-                self.prose(format!("{} lacks {}", text::one_line(name, 100), lacking.join(", ")));
+                self.entry(&format!("{} lacks {}", text::one_line(name, 100), lacking.join(", ")));
             }
         }
         match has_all {
@@ -44,7 +44,7 @@ impl Chat<'_> {
                 for request in requests {
                     let advice = &request.unmet.advice;
                     let (thing, why) = (text::one_line(&request.unmet.thing, 100), text::one_line(&request.why, 200));
-                    self.prose(format!("  {thing}, because {why}: {} {}", advice.table, advice.line));
+                    self.entry(&format!("  {thing}, because {why}: {} {}", advice.table, advice.line));
                 }
             }
         }

@@ -21,9 +21,12 @@ pub(super) fn help(width: usize) -> String {
             let name = format!("{} {}", command.name, command.arguments);
             // On a narrow terminal, or after a long command, the description is on a separate line.
             if name.len() < COMMAND_WIDTH && width >= 60 {
-                format!("{name:COMMAND_WIDTH$}{DIM}{}{DIM:#}", command.description)
+                let description = text::wrapped(command.description, width - COMMAND_WIDTH);
+                let description = description.replace('\n', &format!("\n{:COMMAND_WIDTH$}", ""));
+                format!("{name:COMMAND_WIDTH$}{DIM}{description}{DIM:#}")
             } else {
-                text::wrapped(&format!("{name}\n  {DIM}{}{DIM:#}", command.description), width)
+                let description = text::wrapped(&format!("  {DIM}{}{DIM:#}", command.description), width);
+                format!("{}\n{description}", text::wrapped_entry(&name, width))
             }
         })
         .collect();
@@ -129,4 +132,25 @@ pub(super) fn marked_models(agent: &Agent) -> String {
     let providers: Vec<_> = KNOWN_PROVIDERS.iter().map(|provider| provider.name).collect();
     lines.push(format!("{DIM}/model NAME switches to another model; known providers: {}{DIM:#}", providers.join(", ")));
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I1: on a terminal of any usual width, no line of `/help` is longer than the terminal, and the continued lines of a command
+    /// are indented.
+    #[test]
+    fn i1_help_fits_the_terminal() {
+        for width in [40, 60, 80, 120] {
+            let shown = anstream::adapter::strip_str(&help(width)).to_string();
+            let (commands, _) = shown.split_once("Alt-Enter").expect("the keys are last");
+            for line in commands.lines() {
+                assert!(line.len() <= width, "{width}: {line}");
+                assert!(line.starts_with('/') || line.starts_with("  "), "{width}: {line}");
+            }
+            let begins = commands.lines().filter(|line| line.starts_with('/')).count();
+            assert_eq!(begins, COMMANDS.len(), "{width}: {shown}");
+        }
+    }
 }

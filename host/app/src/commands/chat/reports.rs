@@ -63,7 +63,10 @@ impl Chat<'_> {
         let turns = text::count(turns as usize, "turn");
         self.note(format!("{turns}: {}", spending(usage.model_calls, usage.usage)));
         if usage.model_calls > 0 && usage.usage.cost.is_none() {
-            self.hint("the prices of these models are not known; `price` in `[providers.NAME.models.MODEL]` sets them");
+            self.hint(
+                "the prices of these models are not known; `prompt_price` and `completion_price` in \
+                 `[providers.NAME.models.\"MODEL\"]` set them",
+            );
         }
         for BudgetUse { scope, limits, used } in self.session.budget_use().await.map_err(Failure::failed)? {
             self.note(format!("budget of the {}: {}", budget::owner(scope), budget::used(&limits, &used)));

@@ -202,10 +202,18 @@ fn usage_error(name: &str) -> String {
             arguments => format!("write {name} {arguments}"),
         };
     }
-    let nearest = COMMANDS.iter().min_by_key(|command| distance(name, command.name));
-    let nearest = nearest.filter(|command| distance(name, command.name) <= 3);
+    let begun = COMMANDS.iter().find(|command| name.len() > 2 && command.name.starts_with(name));
+    let nearest = || COMMANDS.iter().min_by_key(|command| distance(name, command.name));
+    let nearest = begun.or_else(nearest).filter(|command| is_similar(name, command.name));
     let hint = nearest.map(|command| format!("did you mean {}? ", command.name)).unwrap_or_default();
     format!("there is no command {name}; {hint}/help shows all. To ask the model, begin the line with a space")
+}
+
+/// Whether the user probably meant `command`: `name` is the beginning of it, or differs in one letter, or in two letters
+/// after the first one.
+fn is_similar(name: &str, command: &str) -> bool {
+    let most = if name.get(..2) == command.get(..2) { 2 } else { 1 };
+    command.starts_with(name) || distance(name, command) <= most
 }
 
 /// Returns the Levenshtein distance: the minimum number of single-letter edits that change one word into the other.
@@ -293,7 +301,12 @@ mod tests {
         let error = |line: &str| parse(line).expect("a command").expect_err("a usage error");
         assert!(error("/modle x").contains("did you mean /model?"));
         assert!(error("/tool").contains("did you mean /tools?"));
-        assert!(!error("/somethingelse").contains("did you mean"));
+        assert!(error("/reslove").contains("did you mean /resolve?"));
+        assert!(error("/mem").contains("did you mean /memory?"));
+        for other in ["/somethingelse", "/bogus", "/foo", "/nope", "/list", "/x"] {
+            let message = error(other);
+            assert!(!message.contains("did you mean") && message.contains("/help shows all"), "{message}");
+        }
         assert_eq!(error("/undo 2"), "/undo takes no arguments");
         assert_eq!(error("/theme blue"), "write /theme [light|dark|none]");
         assert_eq!(error("/result 0"), "write /result [N]");

@@ -2,8 +2,18 @@
 
 use crate::terminal::text;
 use agent_config::agent_file::nearest;
+use agent_config::settings::AGENT_FILE;
 use agent_plugins::{HostLimits, read_claims, read_component};
 use std::path::{Path, PathBuf};
+
+/// Folder of the plugins, if neither an option nor a configuration names one.
+pub(super) const PLUGIN_FOLDER: &str = "plugins";
+
+/// Returns whether this is the name of a plugin, and not the path of a file.
+pub(super) fn is_name(named: &Path) -> bool {
+    let has_form = named.components().count() == 1 && named.extension().is_none_or(|extension| extension != "wasm");
+    has_form && !named.is_file()
+}
 
 /// Returns the file of the plugin with this name in the folder: the file `NAME.wasm`, or the file whose manifest contains the
 /// name. If there is no such file, the error names the plugins in the folder.
@@ -14,7 +24,11 @@ pub(super) fn find(folder: &Path, name: &str) -> Result<PathBuf, String> {
     }
     let entries = std::fs::read_dir(folder).map_err(|error| {
         let (name, folder) = (text::one_line(name, 200), folder.display());
-        format!("there is no file `{name}`, and the plugin folder `{folder}` cannot be read: {error}; name a component file, or pass --agent FILE")
+        let advice = match Path::new(AGENT_FILE).is_file() {
+            true => "pass --agent agent.toml to use the plugins of that file",
+            false => "pass --agent FILE; `agent-host setup` chooses plugins for all folders",
+        };
+        format!("there is no file `{name}`, and the plugin folder `{folder}` cannot be read: {error}; name a component file, or {advice}")
     })?;
     let files = entries.flatten().map(|entry| entry.path());
     let mut files: Vec<_> =

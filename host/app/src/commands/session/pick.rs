@@ -1,6 +1,7 @@
 //! `session pick`: lets the user choose a session from a list that words narrow down.
 
 use crate::arguments::resume::PickArguments;
+use crate::commands::starting_agent;
 use crate::commands::stored_sessions::{sessions, summary};
 use crate::commands::user_presence::UserPresence;
 use crate::environment;
@@ -24,8 +25,14 @@ pub(crate) async fn pick(
 ) -> Result<Option<String>, Failure> {
     let store = assembly::open_store_to_read(data).await?;
     let agent = agent_of(arguments)?;
-    let searched = SearchedSessions { agents: agent.clone().map(|agent| vec![agent]), ..data.searched_sessions() };
-    let all = continuable(agent, (&*store, data)).await?;
+    let searched = SearchedSessions { agents: Some(vec![agent.clone()]), ..data.searched_sessions() };
+    let mut all = continuable((&*store, data)).await?;
+    let number = all.len();
+    all.retain(|session| session.agent == agent);
+    let others = number - all.len();
+    if others > 0 {
+        terminal.note(text::wrapped(&not_listed(others, &agent), terminal.width()));
+    }
     let words = arguments.text.join(" ");
     let found = matching(&all, &words, (&*store, &searched)).await?;
     let can_choose = UserPresence::of(terminal) == UserPresence::AtTerminal && terminal.is_terminal(Output::Stdout);
@@ -45,21 +52,26 @@ pub(crate) async fn pick(
     choose(&all, (words, found), (&*store, &searched), terminal).await
 }
 
-/// Returns the name of the agent on the command line, if there is one.
-fn agent_of(arguments: &PickArguments) -> Result<Option<String>, Failure> {
-    Ok(match arguments.agent == Default::default() {
-        true => None,
-        false => Some(Settings::read(&arguments.agent.options(), &environment::host())?.name),
-    })
+/// Returns the name of the agent that continues the chosen session: the agent on the command line, of the current folder or of
+/// the user-wide configuration.
+fn agent_of(arguments: &PickArguments) -> Result<String, Failure> {
+    let options = starting_agent::with_files(arguments.agent.options());
+    Ok(Settings::examine(&options, &environment::host())?.0.name)
 }
 
-/// Returns the sessions that the user can continue: those of this agent, or of all agents.
-async fn continuable(
-    agent: Option<String>,
-    (store, data): (&dyn Store, &DataDirectory),
-) -> Result<Vec<SessionSummary>, Failure> {
-    let filter = SessionFilter { agent, ..SessionFilter::default() };
-    let mut all = sessions(store, data, filter, MAX_PAGE).await?;
+/// Says that there are sessions which this agent cannot continue, and how to continue them.
+fn not_listed(others: usize, agent: &str) -> String {
+    let (sessions, agent) = (text::count(others, "session"), text::one_line(agent, 64));
+    let verb = if others == 1 { "is" } else { "are" };
+    format!(
+        "{DIM}{sessions} of other agents {verb} not listed, because `{agent}` cannot continue them: `agent-host session list` shows \
+         all sessions, and --agent FILE lists those of another agent{DIM:#}"
+    )
+}
+
+/// Returns the sessions of all agents that a user can continue.
+async fn continuable((store, data): (&dyn Store, &DataDirectory)) -> Result<Vec<SessionSummary>, Failure> {
+    let mut all = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
     all.retain(|session| session.delegated_by.is_none() && session.state != SessionState::Incomplete);
     Ok(all)
 }

@@ -77,7 +77,8 @@ impl StandardPlugins {
     }
 
     fn is_from_here(&self, plugin: &LockedPlugin) -> bool {
-        Path::new(&plugin.reference).parent() == std::path::absolute(&self.folder).ok().as_deref()
+        let canonical = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+        Path::new(&plugin.reference).parent().is_some_and(|parent| canonical(parent) == canonical(&self.folder))
     }
 
     /// Finds plugins by numbers of the shown list or by names.

@@ -95,7 +95,8 @@ pub(super) fn check_signatures(
         }
     };
     let reference = match source {
-        // The lock file contains absolute paths, because a relative path would depend on the current folder.
+        // An entry has an absolute path, because a relative path would depend on the current folder. The lock file contains it
+        // relative to its own folder.
         Source::File(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
         source => source.to_string(),
     };
