@@ -160,7 +160,7 @@ async fn p6_grants_nothing_by_default() {
     run_turn(&mut session, "Read.").await;
     let denied = results(&test_host, &session).await;
     assert!(
-        denied[0].1 && denied[0].2.contains("--grant files:write=") && denied[0].2.contains("[plugins.files.grants]"),
+        denied[0].1 && denied[0].2.contains("--grant files:read=") && denied[0].2.contains("[plugins.files.grants]"),
         "{}",
         denied[0].2
     );

@@ -51,7 +51,7 @@ fn l17_the_grant_is_asked_for_before_the_call() {
     let edit = || json!({"path": "tree/poem.md", "edits": [{"old": "three\n", "new": "3\n"}]});
     for (answer, shown) in [("y\r", "  - three\n  + 3\n"), ("n\r", "what the call would change cannot be shown")] {
         let cli = TestCli::new(
-            "[plugins.files.grants]\nread = [\"tree\"]\n",
+            "[plugins.files.grants]\nread = [\".\"]\n",
             &[call_reply(&[("files.edit", edit())]), text_reply("Done.")],
         );
         std::fs::copy(components().join("files.wasm"), cli.path("plugins/files.wasm")).unwrap();

@@ -4,7 +4,7 @@
 use crate::exit::Failure;
 use agent_config::DataDirectory;
 use agent_devkit::build::BuiltPlugin;
-use agent_plugins::{HostLimits, digest_of, read_claims, read_component, write_file_atomically};
+use agent_plugins::{HostLimits, digest_of, read_claims, read_component, read_regular_file, write_file_atomically};
 use agent_registry::{LOCK_FILE, LockFile};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -98,10 +98,11 @@ fn component_stems(folder: &Path) -> io::Result<Vec<String>> {
     Ok(stems)
 }
 
-/// Copies a file if its contents differ, because a running session loads a file that was written.
+/// Copies a regular file that is not larger than a component may be (row 47) if its contents differ, because a running session loads a file that was written.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let bytes = std::fs::read(from)?;
-    match std::fs::read(to).is_ok_and(|present| present == bytes) {
+    let limit = HostLimits::default().component;
+    let bytes = read_regular_file(from, limit)?;
+    match read_regular_file(to, limit).is_ok_and(|present| present == bytes) {
         true => Ok(()),
         false => write_file_atomically(to, &bytes),
     }
