@@ -125,6 +125,7 @@ impl ServeProcess {
 }
 
 impl Drop for ServeProcess {
+    #[allow(clippy::print_stderr, reason = "developers read why a test failed")]
     fn drop(&mut self) {
         // The process may have ended already.
         let _ = self.child.kill();

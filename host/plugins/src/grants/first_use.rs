@@ -226,14 +226,14 @@ mod tests {
             lacking.into_iter().map(|unmet| unmet.thing).collect()
         };
         let (a, b) = (json!({"url": "https://a.example/x"}), json!({"url": "https://b.example/?q"}));
-        let (https, http) = ("the request GET https://*:*".to_owned(), "the request GET http://*:*".to_owned());
+        let (https, http) = ("the request GET https://*:*", "the request GET http://*:*");
         let mut refused = RefusedNeeds::default();
-        assert_eq!(lacks(&granted(&[]), &a, &refused), [https.clone()], "the other scheme is not needed");
+        assert_eq!(lacks(&granted(&[]), &a, &refused), [https], "the other scheme is not needed");
         let with_a = granted(&["GET https://a.example"]);
         assert_eq!(lacks(&with_a, &a, &refused), Vec::<String>::new());
-        assert_eq!(lacks(&with_a, &b, &refused), [https.clone()], "another server is asked about");
-        assert_eq!(lacks(&with_a, &json!([a, b]), &refused), [https.clone()]);
-        assert_eq!(lacks(&with_a, &json!({"url": "http://a.example"}), &refused), [http.clone()]);
+        assert_eq!(lacks(&with_a, &b, &refused), [https], "another server is asked about");
+        assert_eq!(lacks(&with_a, &json!([a, b]), &refused), [https]);
+        assert_eq!(lacks(&with_a, &json!({"url": "http://a.example"}), &refused), [http]);
         assert_eq!(lacks(&granted(&["GET https://*:*"]), &b, &refused), Vec::<String>::new());
         assert_eq!(lacks(&with_a, &json!({"query": "x"}), &refused), [http], "as before, if no server is named");
         let call_of_b = call(&b);
