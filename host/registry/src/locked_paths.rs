@@ -24,7 +24,7 @@ pub(crate) fn relative(reference: &str, directory: &Path) -> Option<String> {
     Some(begin + &rest?.join("/"))
 }
 
-/// Returns the absolute path of a file whose path is relative to the folder. Returns `None` if `reference` is no relative path.
+/// Returns the absolute path of a file whose path is relative to the folder. Returns `None` if `reference` is not a relative path.
 pub(crate) fn absolute(reference: &str, directory: &Path) -> Option<String> {
     if !reference.starts_with("./") && !reference.starts_with("../") {
         return None;

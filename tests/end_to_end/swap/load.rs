@@ -26,7 +26,7 @@ const SESSIONS: usize = 2;
 /// The maximum number of turns of a session. After these turns, the test closes the session and opens a new session.
 const MAX_TURNS: usize = 2_000;
 
-/// What stands in front of the number in the text that `probe.echo` returns for the text "version".
+/// The text before the number in the text that `probe.echo` returns for the text "version".
 const BEFORE_NUMBER: &str = "This is version ";
 
 /// Returns a version of the plugin `probe` whose results show which version ran. The number has one digit.
