@@ -102,7 +102,7 @@ impl NatsAddress {
     pub fn with_credentials_file(mut self, path: PathBuf, read: ReadFile) -> Result<Self, FleetError> {
         if self.credentials.is_some() {
             return Err(FleetError::Credentials(format!(
-                "there are two ways to sign in at NATS: leave out the file {}, or the password and the token",
+                "there are two ways to sign in at NATS: leave out the file `{}`, or the password and the token",
                 path.display()
             )));
         }

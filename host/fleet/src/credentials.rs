@@ -29,10 +29,10 @@ impl CredentialsFile {
     pub(crate) fn user_key(&self) -> Result<UserKey, String> {
         let shown = self.path.display();
         let bytes = (self.read)(&self.path, MAX_FILE)
-            .map_err(|error| format!("the file {shown} with the credentials for NATS cannot be read: {error}"))?;
+            .map_err(|error| format!("the file `{shown}` with the credentials for NATS cannot be read: {error}"))?;
         UserKey::parse(&bytes).ok_or_else(|| {
             format!(
-                "the file {shown} has no credentials for NATS: it must be a credentials file with the JWT and the seed of a user, \
+                "the file `{shown}` has no credentials for NATS: it must be a credentials file with the JWT and the seed of a user, \
                  as `nsc` writes it, or contain only the seed of a user's NKey, which begins with `SU`"
             )
         })
