@@ -4,13 +4,13 @@
 pub(crate) mod attacks;
 
 use crate::scene::run_exclusively;
-use crate::support::components;
+use crate::support::{agent_host, components};
 use agent_plugins::{
     CodeSource, CompilerCommand, DirectoryScan, HostLimits, LoadError, LoadEvent, PluginDirectory, Quarantine, Sandbox,
     SandboxOptions, digest_of,
 };
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.current_dir(folder.path()).args(arguments).stdin(Stdio::null());
     command.env("AGENT_HOST_DATA", folder.path().join("data")).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");

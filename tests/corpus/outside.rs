@@ -3,7 +3,7 @@
 use crate::guests::component;
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, read_head};
-use crate::support::{TestHost, components, scratch};
+use crate::support::{TestHost, agent_host, components, scratch};
 use agent_plugins::{CallLimits, Grants, HostLimits, LoadError, NameResolver, Sandbox, SandboxOptions};
 use agent_runtime::AgentConfig;
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -273,7 +273,7 @@ fn tls_server() -> Server {
 fn fetch(authorities: &Path, url: &str) -> Output {
     let data = tempfile::tempdir().unwrap();
     let pattern = format!("web:http=private GET https://*:{}", url.rsplit(':').next().unwrap().trim_end_matches('/'));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.args(["plugin", "call"]).arg(components().join("web.wasm")).args(["--grant", &pattern]);
     command.args(["web.fetch", &json!({"url": url}).to_string()]).arg("--data").arg(data.path());
     command.env("SSL_CERT_FILE", authorities).env("SSL_CERT_DIR", "/nonexistent").env_remove("HTTPS_PROXY");

@@ -3,12 +3,12 @@
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, head};
-use crate::support::components;
+use crate::support::{agent_host, components};
 use agent_plugins::{CallLimits, Grants};
 use agent_runtime::AgentConfig;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 /// A server that records the heads of requests and answers `ok`.
@@ -181,7 +181,7 @@ fn row_44_counts_refused_requests_without_listing_them() {
     run_exclusively(async {
         let data = tempfile::tempdir().unwrap();
         for url in ["http://127.0.0.1:9/", "http://127.0.0.1:9/a b", "http://not a host/"] {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+            let mut command = agent_host();
             command.args(["plugin", "call"]).arg(components().join("intruder.wasm"));
             command.args(["--grant", "intruder:http=GET http://127.0.0.1:1"]);
             command.args(["intruder.ask", &json!({"urls": [url], "times": 20_000}).to_string()]);

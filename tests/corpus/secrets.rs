@@ -3,11 +3,11 @@
 
 use crate::scene::{Scene, run_exclusively};
 use crate::server::{Server, head};
-use crate::support::{call_reply, components, script, text_reply};
+use crate::support::{agent_host, call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 /// The credentials that no line of output, file or response may contain.
@@ -41,7 +41,7 @@ struct TestCli<'a> {
 impl TestCli<'_> {
     /// Runs the binary, returns its stdout, and stores its output for `check_no_credentials`.
     fn run(&mut self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(self.folder).args(arguments).args(["--data", "data"]).stdin(Stdio::null());
         let output = command.env("HARBOUR_TOKEN", TOKEN).env("OPENAI_API_KEY", KEY).output().unwrap();
         let command_line = arguments.join(" ");
@@ -143,7 +143,7 @@ fn row_16_credentials_are_in_no_output_or_file() {
 fn row_8_removes_escape_codes() {
     run_exclusively(async {
         let data = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(["-v", "plugin", "call"]).arg(components().join("probe.wasm"));
         command.args(["probe.log", "{\"lines\": 20}"]).arg("--data").arg(data.path()).env("NO_COLOR", "1");
         let output = command.stdin(Stdio::null()).output().unwrap();

@@ -2,11 +2,11 @@
 //! processes use at the same time.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
-use crate::support::{components, script};
+use crate::support::{agent_host, components, script};
 use agent_plugins::{CallLimits, Grants};
 use agent_runtime::AgentConfig;
 use serde_json::{Value, json};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 fn with_key_value_quota(repeat: usize, bytes: u64) -> AgentConfig {
     let mut config =
@@ -81,7 +81,7 @@ fn p5_two_processes_count_without_lost_increments() {
                         json!({"calls": [{"name": "intruder.count", "arguments": {"draft": draft, "times": STEPS}}]});
                     let replies = script(&[call, json!({"text": "Counted."})]).to_string();
                     std::fs::write(folder.join(format!("{draft}.json")), replies).unwrap();
-                    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+                    let mut command = agent_host();
                     command.current_dir(&folder).args(["--plugins", "plugins", "--data", "data"]);
                     command.args(["--grant", "intruder:key_value_mib=1"]);
                     command.args(["--model", &format!("scripted:{draft}.json"), "--json", "Count."]);

@@ -1,6 +1,6 @@
 //! Tests of the real binary that follow the README: the tests read the commands from the README itself.
 
-use crate::support::{cargo, components, repository};
+use crate::support::{agent_host, cargo, components, repository};
 use agent_store::{Options, RecordRange, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ impl CliUser {
     }
 
     fn run(&self, directory: &Path, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(directory).args(arguments).env("AGENT_HOST_DATA", self.data.path().join("data"));
         command.env_remove("NO_COLOR").stdin(Stdio::null()).output().unwrap()
     }
@@ -210,7 +210,7 @@ fn l29_ctrl_c_cancels_the_turn() {
         {"text": "Going on."},
     ]});
     std::fs::write(working_directory.path().join("script.json"), script.to_string()).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command
         .current_dir(working_directory.path())
         .env("AGENT_HOST_DATA", user.data.path().join("data"))
@@ -248,7 +248,7 @@ fn i1_text_from_a_pipe_follows_the_prompt() {
     std::fs::write(folder.join("script.json"), script.to_string()).unwrap();
     std::fs::write(folder.join("notes.txt"), "one\ntwo\n").unwrap();
     let run = |stdin: Stdio, arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(folder).env("AGENT_HOST_DATA", user.data.path().join("data"));
         command.args(["--plugins", "plugins", "--model", "scripted:script.json"]).args(arguments);
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -303,7 +303,7 @@ fn row_32_refuses_a_second_process_on_a_session() {
     let script =
         json!({"replies": [{"calls": [{"name": "probe.slow", "arguments": {"ms": 1_500}}]}, {"text": "Done."}]});
     std::fs::write(working_directory.path().join("script.json"), script.to_string()).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command
         .current_dir(working_directory.path())
         .env("AGENT_HOST_DATA", user.data.path().join("data"))

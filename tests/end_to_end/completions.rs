@@ -28,7 +28,7 @@ impl Folder {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = crate::support::agent_host();
         command.current_dir(self.files.path()).env("AGENT_HOST_DATA", self.data.path().join("data"));
         command.stdin(Stdio::null());
         command

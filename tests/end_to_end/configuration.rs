@@ -3,12 +3,12 @@
 
 mod checking;
 
-use crate::support::components;
+use crate::support::{agent_host, components};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ impl WorkingFolder {
     }
 
     fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> CommandResult {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(self.path("")).args(arguments).env("AGENT_HOST_DATA", self.folder.path().join("data"));
         VARIABLES.iter().for_each(|name| {
             command.env_remove(name);

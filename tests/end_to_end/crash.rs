@@ -2,7 +2,7 @@
 //! session continues, all acknowledged data is stored, every call has exactly one result, and the calls that must not
 //! be repeated have run only once (D3, row 27).
 
-use crate::support::components;
+use crate::support::{agent_host, components};
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
 use agent_core::message::Part;
@@ -77,7 +77,7 @@ impl KillTarget {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         let model = format!("scripted:{}", self.path("script.json").display());
         command.args([
             "--plugins".as_ref(),
@@ -123,7 +123,7 @@ impl KillTarget {
             let decision = if self.effects().contains_key(&id) { "result" } else { "retry" };
             let call = format!("{session}/{id}");
             let data = self.path("data");
-            let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+            let mut command = agent_host();
             command.args(["session", "resolve", &call, decision, "--user", USER]).arg("--data").arg(&data);
             if decision == "result" {
                 command.arg("counted");
@@ -348,7 +348,7 @@ fn p10_an_interrupted_turn_continues_with_its_stored_plugin() {
         std::fs::remove_file(kill_target.path("plugins/probe.wasm")).unwrap();
         std::fs::copy(components().join("calc.wasm"), kill_target.path("plugins/calc.wasm")).unwrap();
         let command = |arguments: &[&str]| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+            let mut command = agent_host();
             let model = format!("scripted:{}", kill_target.path("script.json").display());
             command.arg("--plugins").arg(kill_target.path("plugins")).arg("--data").arg(kill_target.path("data"));
             command.args(["--model", &model, "--user", USER]).args(arguments).current_dir(kill_target.path("tree"));

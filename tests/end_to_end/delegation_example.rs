@@ -1,13 +1,13 @@
 //! Delegation with the real binary and agent.toml files: the example agents, a run that is killed at every point, and
 //! cycles of agents that are refused (L16, D3, I2).
 
-use crate::support::{components, repository};
+use crate::support::{agent_host, components, repository};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
 use agent_store::{CallFilter, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use tempfile::TempDir;
 
 /// A folder with agents and a separate data folder.
@@ -50,7 +50,7 @@ impl AgentFolder {
 }
 
 fn run(folder: &Path, data: &Path, arguments: &[&str], kill_at: Option<&str>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.args(arguments).arg("--data").arg(data).current_dir(folder).stdin(Stdio::null());
     if let Some(point) = kill_at {
         command.env("AGENT_HOST_KILL_AT", point);

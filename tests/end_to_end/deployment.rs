@@ -1,6 +1,6 @@
 //! F1: the files for containers in `host/packages/deploy` start the program with options that exist, and Kubernetes accepts them.
 
-use crate::support::repository;
+use crate::support::{agent_host, repository};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
@@ -38,12 +38,8 @@ fn f1_containers_start_with_options_that_exist() {
         assert_eq!(started, ["serve", "worker"].into(), "{name}");
         for arguments in &commands {
             // With `--help`, the options are checked and nothing is started.
-            let output = Command::new(env!("CARGO_BIN_EXE_agent-host"))
-                .args(arguments)
-                .arg("--help")
-                .stdin(Stdio::null())
-                .output()
-                .expect("the program runs");
+            let output =
+                agent_host().args(arguments).arg("--help").stdin(Stdio::null()).output().expect("the program runs");
             assert!(output.status.success(), "{name}: {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
             let all = arguments.join(" ");
             let port = all.split(':').nth(1).map(|rest| &rest[..4]).expect("an address with a port");

@@ -2,7 +2,9 @@
 //! by a summary, and searches still find the evicted messages. The tests use the real runtime, the real store and the
 //! real binary (L22, L26, L27).
 
-use crate::support::{TestHost, call_reply, event_types, events, records, repository, results, run_turn, text_reply};
+use crate::support::{
+    TestHost, agent_host, call_reply, event_types, events, records, repository, results, run_turn, text_reply,
+};
 use agent_core::change::HideReason;
 use agent_core::event::EventKind;
 use agent_core::message::TurnInput;
@@ -238,7 +240,7 @@ impl CliUser {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(repository()).args(arguments).arg("--data").arg(self.path()).stdin(Stdio::null());
         command
     }

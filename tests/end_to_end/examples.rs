@@ -1,7 +1,7 @@
 //! Runs every command of `tests/agents/README.md` as written.
 
-use crate::support::repository;
-use std::process::{Command, Stdio};
+use crate::support::{agent_host, repository};
+use std::process::Stdio;
 
 /// A command of `tests/agents/README.md`, and the output that the page shows for the command.
 struct ExampleCommand {
@@ -51,7 +51,7 @@ fn every_example_runs_unchanged() {
         assert!(!name.ends_with(".toml") || is_delegate || page.contains(&name), "{name} is not on the page");
     }
     for ExampleCommand { command, answer } in commands {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut run = agent_host();
         run.current_dir(repository()).args(words(&command)).arg("--data").arg(data.path()).stdin(Stdio::null());
         let output = run.output().unwrap();
         let (printed, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

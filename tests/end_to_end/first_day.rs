@@ -7,7 +7,7 @@ mod serve;
 mod setup;
 mod trust;
 
-use crate::support::{SharedCompiledCode, components, script};
+use crate::support::{SharedCompiledCode, agent_host, components, script};
 use crate::terminal::screen::Screen;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl User {
 
     /// Creates a command that runs in this folder, with the environment of the user.
     fn command(&self, folder: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).current_dir(self.path(folder)).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("TERM", "xterm-256color");
         command.env("HOME", self.path("home")).env("USER", "ann");

@@ -1,7 +1,9 @@
 //! Any component can be a plugin (P3). The tests use two components as the compiler wrote them: a Rust component that
 //! is not written for this host and has a function for each WIT type, and a command-line program.
 
-use crate::support::{TestHost, call_reply, cargo, components, repository, results, run_turn, script, text_reply};
+use crate::support::{
+    TestHost, agent_host, call_reply, cargo, components, repository, results, run_turn, script, text_reply,
+};
 use agent_plugins::Grants;
 use agent_runtime::{AgentConfig, PluginAllowance, TurnResult};
 use serde_json::{Value, json};
@@ -257,7 +259,7 @@ async fn p3_a_command_line_program_is_one_tool() {
 fn s3_functions_can_be_inspected_and_called_on_the_command_line() {
     let data = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(components()).args(arguments).env("AGENT_HOST_DATA", data.path().join("data"));
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,7 +1,7 @@
 //! With the real binary: plugins cannot write files that the host reads to make decisions (row 40), and a grant that is
 //! revoked in agent.toml is also revoked for the running call (row 48).
 
-use crate::support::{SharedCompiledCode, call_reply, components, script, text_reply};
+use crate::support::{SharedCompiledCode, agent_host, call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -48,7 +48,7 @@ impl IntruderFolder {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).args(["--data", "data"]).current_dir(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

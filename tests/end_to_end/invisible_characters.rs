@@ -2,12 +2,12 @@
 //! text keeps the invisible characters (invariant 4).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
-use crate::support::{TestHost, results, run_turn};
+use crate::support::{TestHost, agent_host, results, run_turn};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
 use serde_json::json;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ async fn row_49_the_terminal_shows_invisible_characters_in_visible_form() {
     let listed = json!({"object": "list", "data": names.map(|id| json!({"id": id, "object": "model"}))}).to_string();
     let (url, served) = serve_model_list(listed);
     let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(folder.path()).args(arguments).env("AGENT_HOST_DATA", folder.path().join("data"));
         let output = command.stdin(Stdio::null()).output().unwrap();
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))

@@ -1,14 +1,14 @@
 //! `kill -9` before and after each commit that a user, a service or a plugin causes (row 27). After the kill, the
 //! database is intact, every call has one result or its turn waits for that result, and the session can continue.
 
-use crate::support::{call_reply, components, script, text_reply};
+use crate::support::{agent_host, call_reply, components, script, text_reply};
 use agent_core::event::EventKind;
 use agent_core::message::Part;
 use agent_store::{CallFilter, Integrity, MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -61,7 +61,7 @@ impl TestCli {
 
     fn run(&self, arguments: &[&str], kill_at: Option<&str>) -> Output {
         let (session, call) = self.session();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         for argument in arguments {
             command.arg(argument.replace("{session}", &session).replace("{call}", &call));
         }

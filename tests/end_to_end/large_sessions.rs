@@ -1,6 +1,6 @@
 //! Sessions of any length are imported, exported, forked and replayed in constant memory (D5, S6).
 
-use crate::support::{call_reply, components, script, text_reply};
+use crate::support::{agent_host, call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -120,7 +120,7 @@ fn check_a_killed_import(folder: &Path) {
         let mut imported = sessions.filter(|session| session["subject"] == "long/large");
         imported.next().map(|session| session["state"].as_str().unwrap().to_owned())
     };
-    let mut import = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut import = agent_host();
     import.args(["session", "import", "large.json", "--as", "long/large", "--data", "data"]).current_dir(folder);
     let mut importing = import.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while state().as_deref() != Some("incomplete") {
@@ -132,7 +132,7 @@ fn check_a_killed_import(folder: &Path) {
     for command in
         ["session resume long/large", "session fork long/large", "session export long/large", "session undo long/large"]
     {
-        let program = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+        let program = agent_host()
             .args(command.split(' ').chain(["--data", "data"]))
             .args(if command.contains("resume") { &["--agent", "agent.toml"][..] } else { &[] })
             .current_dir(folder)

@@ -5,8 +5,8 @@
 mod drawn;
 
 use crate::support::{
-    TestHost, base_call_id, call_reply, event_types, events, repository, results, run_turn, script, text_reply,
-    visible_messages,
+    TestHost, agent_host, base_call_id, call_reply, event_types, events, repository, results, run_turn, script,
+    text_reply, visible_messages,
 };
 use agent_core::event::{EndReason, EventKind};
 use agent_core::loop_break::Finish;
@@ -15,7 +15,7 @@ use agent_core::run::{LoopConfig, Output, TurnError};
 use agent_core::text_dialect::ToolDialect;
 use agent_runtime::{AgentConfig, OpenSession, Session, TurnResult, question};
 use serde_json::{Value, json};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -318,7 +318,7 @@ struct CliUser {
 
 impl CliUser {
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(repository()).args(arguments).arg("--data").arg(self.data.path().join("data"));
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -1,7 +1,7 @@
 //! Tests turns that use an MCP server in a real child process, in a session and in the binary (I5).
 
 use crate::fixture::{ServerLog, mcp_server, until};
-use crate::support::{TestHost, call_reply, event_types, results, run_turn, script, text_reply};
+use crate::support::{TestHost, agent_host, call_reply, event_types, results, run_turn, script, text_reply};
 use agent_core::loop_break::Finish;
 use agent_core::message::{CallId, Content, TurnInput};
 use agent_core::plugin::TraceContext;
@@ -336,7 +336,7 @@ async fn l7_leaves_out_a_server_whose_tool_name_a_plugin_uses() {
 }
 
 fn binary(test_host: &TestHost, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command
         .current_dir(test_host.directory.path())
         .args(arguments)
@@ -395,7 +395,7 @@ async fn i5_a_second_ctrl_c_kills_the_servers() {
     let test_host = TestHost::new(&[]).await;
     let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("unused")];
     let log = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.current_dir(test_host.directory.path()).args(["--agent", "agent.toml", "Go."]);
     command.env("AGENT_HOST_DATA", test_host.directory.path().join("data"));
     let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -434,7 +434,7 @@ async fn l29_a_signal_ends_the_host_and_the_servers() {
         assert_eq!(status.code(), Some(130), "{signal:?} must be handled and not kill the host: {status:?}");
         log.wait_until_logged("notifications/cancelled").await;
         until("no process is left", || log.alive().is_empty()).await;
-        let mut listing = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut listing = agent_host();
         let listed = listing.args(["session", "list", "--json"]).env("AGENT_HOST_DATA", &data).output().unwrap();
         let state = if signal == Signal::INT { "cancelled" } else { "interrupted" };
         let listed = String::from_utf8_lossy(&listed.stdout);
@@ -456,7 +456,7 @@ async fn i5_ctrl_backslash_kills_the_servers() {
     std::fs::write(path("lead.toml"), lead).unwrap();
     for agent in ["agent.toml", "lead.toml"] {
         let _ = std::fs::remove_file(&log.path);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(test_host.directory.path()).args(["--agent", agent, "Go."]);
         command.env("AGENT_HOST_DATA", path("data"));
         let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

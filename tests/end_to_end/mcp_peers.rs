@@ -2,7 +2,7 @@
 //! are not installed, the tests print a message and are skipped.
 
 use crate::peers::{mcp_package, node};
-use crate::support::{call_reply, text_reply};
+use crate::support::{agent_host, call_reply, text_reply};
 use serde_json::{Value, json};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -34,7 +34,7 @@ fn serve_everything(node: &Path, entry: &Path) -> (Server, u16) {
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.current_dir(folder).args(arguments).args(["--data", "data"]).stdin(Stdio::null());
     command.output().unwrap()
 }

@@ -1,13 +1,13 @@
 //! Row 55: If a plugin or an MCP server offers a tool under a name that another tool already has, the host leaves out
 //! that plugin or server. The agent still works.
 
-use crate::support::{TestHost, call_reply, components, results, run_turn, script, text_reply};
+use crate::support::{TestHost, agent_host, call_reply, components, results, run_turn, script, text_reply};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
 use agent_plugins::{Manifest, with_manifest};
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::json;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Creates a copy of the plugin `text` with another name.
 fn text_plugin_named(name: &str) -> Vec<u8> {
@@ -16,7 +16,7 @@ fn text_plugin_named(name: &str) -> Vec<u8> {
 }
 
 fn run_with_merged_output(folder: &Path, arguments: &[&str]) -> (bool, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.current_dir(folder).args(arguments).env("AGENT_HOST_DATA", folder.join("data")).stdin(Stdio::null());
     let output = command.output().unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

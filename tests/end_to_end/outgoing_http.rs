@@ -1,7 +1,9 @@
 //! Outgoing HTTP requests (`wasi:http`) with real components and real servers on loopback. The tests cover grants,
 //! addresses, secrets, connections, and limits on responses (P6, P7; rows 7, 15 and 16).
 
-use crate::support::{TestHost, call_reply, components, events, results, run_turn, scratch, script, text_reply};
+use crate::support::{
+    TestHost, agent_host, call_reply, components, events, results, run_turn, scratch, script, text_reply,
+};
 use agent_plugins::{
     CallLimits, Generation, Grants, HostLimits, NameResolver, Sandbox, SandboxOptions, Secret, SecretTemplate,
 };
@@ -390,7 +392,7 @@ fn row_7_an_invalid_response_reveals_no_host_code() {
         answer
     });
     let data = tempfile::tempdir().unwrap();
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let output = agent_host()
         .args(["plugin", "call", components().join("web.wasm").to_str().unwrap(), "web.fetch"])
         .args([json!({"url": broken.url("/")}).to_string(), format!("--grant=web:http=GET http://{}", broken.address)])
         .env("AGENT_HOST_DATA", data.path())

@@ -1,15 +1,15 @@
 //! The example agents of the guide run unchanged with the real binary, and a plan continues after its process was
 //! killed at any point (L20, L24, L25, D3).
 
-use crate::support::repository;
+use crate::support::{agent_host, repository};
 use agent_core::event::EventKind;
 use agent_store::{CallFilter, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 fn run(agent: &str, data: &Path, arguments: &[&str], kill_at: Option<&str>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.arg("--agent").arg(repository().join("tests/agents").join(agent)).arg("--data").arg(data).args(arguments);
     command.current_dir(repository()).stdin(Stdio::null());
     if let Some(point) = kill_at {

@@ -3,8 +3,8 @@
 
 use crate::peers::{link_local_packages, node_peer, python_peer};
 use crate::support::{
-    SharedCompiledCode, TestHost, call_reply, components, events, records, repository, results, run_turn, script,
-    text_reply,
+    SharedCompiledCode, TestHost, agent_host, call_reply, components, events, records, repository, results, run_turn,
+    script, text_reply,
 };
 use agent_core::event::EventKind;
 use agent_runtime::{AgentConfig, TurnResult};
@@ -53,7 +53,7 @@ impl TestCli {
 
     /// Runs the binary, and returns its exit code, stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
         let output = command.envs(variables.iter().cloned()).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -1,10 +1,9 @@
 //! `plugin explain`, `plugin list` and `config check` show the permissions that would be granted and the plugin
 //! versions that would be used (P6, P10, S3).
 
-use crate::support::{SharedCompiledCode, components};
+use crate::support::{SharedCompiledCode, agent_host, components};
 use agent_plugins::{Access, Asks, Manifest, with_manifest};
 use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
 fn plugin_folder(file: &str) -> TempDir {
@@ -24,7 +23,7 @@ fn write_plugin(folder: &Path, manifest: &Manifest) {
 
 /// Runs the binary, and returns its stdout followed by its stderr, without lines that show the progress of slow compilations.
 fn output(folder: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.args(arguments).args(["--data", "data"]).current_dir(folder).env_remove("NO_COLOR");
     let output = command.env("GRANTED", "yes").env("A_TOKEN", "0123456789").output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -115,7 +114,7 @@ fn i2_unset_variables_are_problems_only_for_a_start() {
     let folder = plugin_folder(GRANTS);
     write_plugin(folder.path(), &manifest_with_every_request());
     let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).args(["--data", "data"]).current_dir(folder.path());
         let output = command.env_remove("GRANTED").env_remove("A_TOKEN").output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

@@ -1,14 +1,14 @@
 //! `agent-host replay` (S6). A replay with the same plugins finds no differences, and a replay with another version of
 //! a plugin reports its first difference.
 
-use crate::support::{components, repository, scratch};
+use crate::support::{agent_host, components, repository, scratch};
 use agent_plugins::{Manifest, with_manifest};
 use agent_store::{Options, SessionFilter, SessionIndex, SqliteStore};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 
@@ -36,7 +36,7 @@ impl TestCli {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(self.0.path()).args(arguments).arg("--data").arg(self.path("data"));
         command.env("TMPDIR", self.path("tmp")).env("INTRUDER_TOKEN", TOKEN);
         command.stdin(Stdio::null()).output().unwrap()
@@ -117,7 +117,7 @@ pub(crate) fn shout(method: &str, description: &str, manifest_lines: &str) -> Ve
         .replace("to_uppercase", method)
         .replace("Returns the text in capitals.", description);
     std::fs::write(folder.path().join("src/lib.rs"), source).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.args(["plugin", "build"]).arg(folder.path()).env("CARGO_TARGET_DIR", scratch().join("scenario-target"));
     let built = command.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));

@@ -5,10 +5,10 @@ mod apart;
 mod kept;
 mod strict;
 
-use crate::support::{components, repository};
+use crate::support::{agent_host, components, repository};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use tempfile::TempDir;
 
 /// A temporary folder with scenario files. The data folder is shared by all tests of this file.
@@ -37,7 +37,7 @@ impl ScenarioFolder {
 
     /// Runs `agent-host test` in the scenario folder, with the components in the folder `plugins`.
     fn test_with(&self, plugins: &Path, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(self.path()).arg("test").args(arguments).arg("--plugins").arg(plugins);
         command.arg("--data").arg(data()).stdin(Stdio::null()).output().unwrap()
     }
@@ -376,7 +376,7 @@ fn builds_projects_before_their_scenarios() {
     let scenario = block("toml", "[[calls]]");
     std::fs::write(project.join("shout.scenario.toml"), scenario).unwrap();
     let test = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         let target = crate::support::scratch().join("scenario-target");
         command
             .current_dir(&project)

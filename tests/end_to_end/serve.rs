@@ -23,7 +23,7 @@ mod trace_context;
 mod turns;
 mod webhooks;
 
-use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
+use crate::support::{TestHost, agent_host, call_reply, script, text_reply, with_tree_grant};
 use agent_runtime::{Agent, AgentConfig, LiveAgent, Supervisor, SupervisorOptions};
 use agent_serve::{NewToken, Right, Server, ServerOptions, TokenFile};
 use client::{Client, encoded};
@@ -402,7 +402,7 @@ fn i3_p14_two_agents_with_one_name_are_not_served() {
         std::fs::write(folder.path().join(file), "name = \"clerk\"\nplugin_directory = \".\"\nmodel = \"offline\"\n")
             .unwrap();
     }
-    let program = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let program = agent_host()
         .args(["serve", "--agent", "one.toml", "--agent", "two.toml", "--listen", "127.0.0.1:0", "--data", "data"])
         .current_dir(folder.path())
         .output()

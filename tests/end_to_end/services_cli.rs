@@ -63,7 +63,7 @@ impl ServiceFolder {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = crate::support::agent_host();
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

@@ -1,10 +1,10 @@
 //! Session commands with the real binary. The tests check that the output of the commands is complete, that the
 //! commands they suggest work when a user pastes them, and that a user can end a waiting turn (L1, L17, L18, D5).
 
-use crate::support::{call_reply, components, script, text_reply};
+use crate::support::{agent_host, call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use tempfile::TempDir;
 
 pub(crate) struct TestCli {
@@ -31,7 +31,7 @@ impl TestCli {
 
     /// Like [`Self::run`], but with another data folder.
     pub(crate) fn run_in(&self, data: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).arg("--data").arg(data).current_dir(self.folder.path());
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -351,7 +351,7 @@ fn a_log_that_cannot_be_written_does_not_fail_the_turn() {
     std::fs::create_dir(cli.path("plugins")).unwrap();
     std::fs::copy(components().join("web.wasm"), cli.path("plugins/web.wasm")).unwrap();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.args(["-v", "--agent", "agent.toml", "--data", "data", "Go."]).current_dir(cli.folder.path());
     let output = command.stdin(Stdio::null()).stderr(full).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"Done.\n".as_slice()));

@@ -31,7 +31,7 @@ impl CliUser {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = crate::support::agent_host();
         command.current_dir(self.folder.path()).args(arguments).env("AGENT_HOST_DATA", self.path("data"));
         command.env("USER", "ada").stdin(Stdio::null()).output().unwrap()
     }

@@ -10,7 +10,7 @@ mod verification;
 mod while_running;
 
 use crate::generic_components::command;
-use crate::support::components;
+use crate::support::{agent_host, components};
 use crate::test_registry::TestRegistry;
 use agent_plugins::{Access, Asks, Manifest, with_manifest};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl TestCli {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(self.folder.path()).args(arguments).stdin(Stdio::null());
         let programs = std::env::var_os("PATH").unwrap_or_default();
         let programs = [self.path("bin")].into_iter().chain(std::env::split_paths(&programs));

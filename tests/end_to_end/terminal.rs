@@ -18,7 +18,7 @@ pub(crate) mod screen;
 pub(crate) mod walk;
 mod watched;
 
-use crate::support::{SharedCompiledCode, call_reply, components, script};
+use crate::support::{SharedCompiledCode, agent_host, call_reply, components, script};
 use screen::Screen;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
@@ -52,7 +52,7 @@ impl TestCli {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let path = |name: &str| self.folder.path().join(name);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.arg("--plugins").arg(path("plugins")).arg("--data").arg(path("data"));
         command.args(["--model", &format!("scripted:{}", path("script.json").display())]);
         for grant in ["probe:write=.", "probe:events=com.example.probe.v1", "probe:media=true", "text:read=."] {
@@ -65,7 +65,7 @@ impl TestCli {
 
     /// Returns a command that runs a subcommand in the working folder, with the same data folder.
     fn host(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.arg("--data").arg(self.folder.path().join("data")).args(arguments);
         command.current_dir(self.folder.path().join("tree")).env_remove("NO_COLOR").env("TERM", "xterm-256color");
         command

@@ -4,12 +4,12 @@
 mod collector;
 mod phoenix;
 
-use crate::support::{SharedCompiledCode, components};
+use crate::support::{SharedCompiledCode, agent_host, components};
 use agent_store::{Options, SessionFilter, SessionIndex, SqliteStore};
 use collector::{CollectorProcess, SpanView};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use tempfile::TempDir;
 
 /// A secret of the agent that is in its prompt, in a file, in arguments, results, errors and replies.
@@ -64,7 +64,7 @@ impl Agents {
 
     /// Runs the binary without a terminal. Returns its exit code and its output on stdout and stderr.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
         command.env("TRACE_CANARY", CANARY).env("COLLECTOR_KEY", COLLECTOR_KEY);
         let output = command.stdin(Stdio::null()).output().unwrap();

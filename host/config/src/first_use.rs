@@ -1,6 +1,8 @@
 //! Asks the user about missing grants when a plugin is used for the first time (P6). The submodules contain the grants
 //! to offer, the question, the handler that applies the answer, and the report about the effect of the answer.
 
+mod folders;
+
 mod offers;
 
 mod report;

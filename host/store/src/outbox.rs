@@ -12,8 +12,12 @@ use serde::Serialize;
 /// including pending items.
 #[async_trait]
 pub trait Outbox: Send + Sync {
-    /// Returns up to `limit` items whose number is above `after`, in commit order. If `session` is `None`, returns the
-    /// items of all sessions.
+    /// Returns up to `limit` items whose number is above `after`, in the order of their numbers. If `session` is `None`,
+    /// returns the items of all sessions.
+    ///
+    /// A reader that asks again later, with the highest number that it has seen, misses no item of a session. It may miss an
+    /// item of another session, which was committed later with a lower number. A reader of all sessions must therefore
+    /// look back.
     async fn outbox(
         &self,
         session: Option<&str>,
@@ -44,8 +48,8 @@ pub enum OutboxFilter {
 /// An outbox item with its number, session and times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredOutboxItem {
-    /// Number that identifies the item. The numbers of items increase in commit order over all sessions and are
-    /// never reused.
+    /// Number that identifies the item. The numbers of the items of a session increase in commit order. Numbers are unique
+    /// over all sessions and are never reused.
     pub number: u64,
     /// Subject that identifies the session.
     pub session: String,

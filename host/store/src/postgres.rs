@@ -69,6 +69,8 @@ pub struct PostgresStore {
     /// Where media and large parts are kept. `None` means in the database.
     objects: Option<Objects>,
     collection: CollectionTask,
+    /// Held by the transaction of this process that adds audit entries (see [`PostgresStore::audit_turn`]).
+    audit_turn: tokio::sync::Mutex<()>,
 }
 
 /// Counts the commits of sessions.
@@ -175,8 +177,21 @@ impl PostgresStore {
             (Owner::new(options.lease), DatabaseClock::default(), TurnPluginCache::default());
         let (max_wait, writes) = (options.max_wait, CommitCounters::default());
         let listener = Listener::new();
-        let (objects, collection) = (None, CollectionTask::default());
-        Ok((Self { pool, owner, clock, turn_plugins, listener, path, max_wait, writes, objects, collection }, tls))
+        let (objects, collection, audit_turn) = (None, CollectionTask::default(), tokio::sync::Mutex::default());
+        let store = Self {
+            pool,
+            owner,
+            clock,
+            turn_plugins,
+            listener,
+            path,
+            max_wait,
+            writes,
+            objects,
+            collection,
+            audit_turn,
+        };
+        Ok((store, tls))
     }
 
     /// Checks the settings of the server, migrates the database, opens the object store, and registers the store as an owner of leases.

@@ -1,6 +1,6 @@
 //! An editor: the protocol's own client over the standard input and output of the real program.
 
-use crate::support::{SharedCompiledCode, components, script};
+use crate::support::{SharedCompiledCode, agent_host, components, script};
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
     CancelNotification, ContentBlock, InitializeRequest, InitializeResponse, LoadSessionRequest, NewSessionRequest,
@@ -68,7 +68,7 @@ impl Project {
 
     /// Returns the program with arguments that every command needs.
     pub(super) fn program(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = Command::from(agent_host());
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
         command.kill_on_drop(true);
         command

@@ -1,7 +1,9 @@
 //! Approvals with the real binary and without a terminal: how a turn waits for an approval, which commands answer its
 //! approval request, and what is stored if the process is killed (L17, D3; rows 19 and 20).
 
-use crate::support::{SharedCompiledCode, base_call_id, call_reply, components, repository, script, text_reply};
+use crate::support::{
+    SharedCompiledCode, agent_host, base_call_id, call_reply, components, repository, script, text_reply,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -43,7 +45,7 @@ impl TestCli {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
         command.env_remove("VISUAL").env_remove("EDITOR").env_remove("NO_COLOR").env("TERM", "xterm-256color");
         command

@@ -44,6 +44,47 @@ fn s3_commands_use_the_user_wide_plugins() {
     assert!(listed.stdout.contains("calc ") && listed.stderr.contains("using the folder `plugins`"), "{listed:?}");
 }
 
+/// S3, P11: without a named folder, plugins are added to the user's own plugin folder, and verified, updated and removed there.
+#[test]
+fn p11_plugins_are_added_to_the_user_wide_folder() {
+    let user = User::new(&[]);
+    let calc = components().join("calc.wasm").display().to_string();
+    let add = |folder: &str| user.run(folder, &["plugin", "add", &calc]);
+    let nowhere = add("home/project");
+    assert!(nowhere.code == Some(2) && nowhere.stderr.contains("name the plugin folder with --plugins"), "{nowhere:?}");
+    user.set_up();
+    let of_installation = add("home/project");
+    assert!(of_installation.stderr.contains("agent-host setup --standard"), "{of_installation:?}");
+    assert!(!user.path("installed/calc.wasm").exists(), "the installation stays as it is");
+    assert_eq!(user.run("home/project", &["plugin", "verify"]).code, Some(0), "reading is allowed");
+
+    let own = user.path("home/own plugins").display().to_string();
+    std::fs::create_dir(&own).unwrap();
+    let chosen = user.run("home", &["setup", "--plugins", &own, "--yes"]);
+    assert_eq!(chosen.code, Some(0), "{chosen:?}");
+    let added = add("home/project");
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let used = format!("using the plugin folder `{own}` of the user-wide configuration");
+    assert!(added.stderr.contains(&used) && !added.stdout.contains(&used), "{added:?}");
+    let called = user.run("home/project", &["plugin", "call", "calc", "calc.evaluate", r#"{"expression": "6 * 7"}"#]);
+    assert!(called.code == Some(0) && called.stdout.contains("42"), "{called:?}");
+    for arguments in [&["verify"][..], &["update", "--check"], &["remove", "calc"]] {
+        let run = user.run("home/project", &[&["plugin"], arguments].concat());
+        assert!(run.code == Some(0) && run.stderr.contains(&used), "{arguments:?}: {run:?}");
+    }
+    assert!(!user.path("home/own plugins/calc.wasm").exists());
+
+    // The folder's own plugins take precedence. The file of an agent decides about keys, so it must be named.
+    std::fs::create_dir(user.path("home/project/plugins")).unwrap();
+    let local = add("home/project");
+    assert!(local.code == Some(0) && local.stderr.contains("using the folder `plugins`"), "{local:?}");
+    assert!(user.path("home/project/plugins/calc.wasm").exists());
+    user.write("home/project/agent.toml", "plugin_directory = \"plugins\"\n");
+    let agents = user.run("home/project", &["plugin", "verify"]);
+    assert!(agents.code == Some(2) && agents.stderr.contains("--agent agent.toml"), "{agents:?}");
+    assert_eq!(user.run("home/project", &["plugin", "verify", "--agent", "agent.toml"]).code, Some(0));
+}
+
 /// I2: without any plugins, the errors say what to do.
 #[test]
 fn i2_commands_without_plugins_say_what_to_do() {

@@ -2,7 +2,7 @@
 
 use super::{Fleet, open};
 use crate::approvals::command_line::TestCli;
-use crate::support::text_reply;
+use crate::support::{agent_host, text_reply};
 use agent_store::{SessionFilter, SessionIndex};
 use serde_json::Value;
 
@@ -55,11 +55,7 @@ async fn f1_sessions_are_copied_to_postgresql_and_back() {
         let mut copied_back = cli.command(&export);
         let copied_back = copied_back.env("AGENT_HOST_DATA", "ignored").output().unwrap();
         assert!(copied_back.status.success());
-        let from_back = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"))
-            .args(export)
-            .args(["--data", back])
-            .output()
-            .unwrap();
+        let from_back = agent_host().args(export).args(["--data", back]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&from_back.stdout), original);
     }
 

@@ -266,7 +266,7 @@ async fn f2_servers_share_a_file_of_tokens() {
     let Some(fleet) = Fleet::new(&[("talker", "", json!([{"text": "Hello."}]))], 2) else { return };
     let file = fleet.folder.path().join("tokens.json").display().to_string();
     let token = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = crate::support::agent_host();
         command.args(["--data", "data-admin", "token"]).args(arguments).args(["--tokens", &file]);
         let output = command.current_dir(fleet.folder.path()).output().expect("the program runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -4,13 +4,13 @@ use super::Fleet;
 use crate::approvals::command_line::TestCli;
 use crate::s3::{S3, s3};
 use crate::serve::client::{Client, encoded};
-use crate::support::text_reply;
+use crate::support::{agent_host, text_reply};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::TcpListener;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
 
@@ -99,11 +99,8 @@ async fn f1_image_is_an_object_that_every_process_reads() {
     let copied: Vec<_> = borrowed.iter().copied().filter(|(name, _)| name.starts_with("AWS")).collect();
     let output = cli.command(&["store", "copy", &address, "copy"]).envs(copied).output().unwrap();
     assert!(output.status.success(), "{}", text_of(&output));
-    let export_of_copy = Command::new(env!("CARGO_BIN_EXE_agent-host"))
-        .args(["session", "export", &session, "--data"])
-        .arg(cli.path("copy"))
-        .output()
-        .unwrap();
+    let export_of_copy =
+        agent_host().args(["session", "export", &session, "--data"]).arg(cli.path("copy")).output().unwrap();
     let problem = String::from_utf8_lossy(&export_of_copy.stderr);
     assert!(String::from_utf8_lossy(&export_of_copy.stdout) == export, "the copy differs: {problem}");
 

@@ -96,7 +96,7 @@ impl Fleet {
 
     /// Runs the program with the NATS servers of this fleet.
     pub(super) fn dead_letters(&self, arguments: &[&str]) -> (bool, String) {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = crate::support::agent_host();
         let output = command
             .arg("dead-letter")
             .args(arguments)
@@ -431,7 +431,7 @@ async fn i6_services_answer_over_nats() {
 #[test]
 fn f1_secrets_of_nats_are_refused_on_the_command_line() {
     let run = |arguments: &[&str], variables: &[(&str, &str)]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = crate::support::agent_host();
         command
             .args(arguments)
             .env_remove("AGENT_HOST_NATS")

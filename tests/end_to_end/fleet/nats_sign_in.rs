@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 /// Runs a command that needs NATS.
 fn dead_letters(address: &str, arguments: &[&str], variables: &[(&str, &Path)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = crate::support::agent_host();
     for variable in ["AGENT_HOST_NATS", "AGENT_HOST_NATS_CREDENTIALS", "NATS_PASSWORD", "SSL_CERT_FILE"] {
         command.env_remove(variable);
     }
@@ -22,7 +22,7 @@ fn dead_letters(address: &str, arguments: &[&str], variables: &[(&str, &Path)]) 
 /// Returns what `doctor` says.
 fn doctor(address: &str, credentials: &str) -> String {
     let data = tempfile::tempdir().expect("a folder");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = crate::support::agent_host();
     command.args(["doctor", "--nats", address, "--nats-credentials", credentials, "--data"]).arg(data.path());
     String::from_utf8(command.output().expect("the program runs").stdout).expect("text")
 }

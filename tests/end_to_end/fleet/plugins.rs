@@ -5,14 +5,13 @@ use super::{LEASE_SECONDS, effects};
 use crate::postgres_server::Server;
 use crate::serve::client::{Client, encoded};
 use crate::serve::process::ServeProcess;
-use crate::support::{SharedCompiledCode, components};
+use crate::support::{SharedCompiledCode, agent_host, components};
 use crate::test_registry::TestRegistry;
 use agent_plugins::{Manifest, digest_of, read_claims, with_manifest};
 use agent_registry::{LockFile, LockedPlugin};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
@@ -132,7 +131,7 @@ impl Machine {
     /// Runs `serve`, which must end with an error, and returns what it wrote to stderr.
     fn fails_to_serve(&self, more: &[&str]) -> String {
         self.use_plugins(AGENT);
-        let output = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+        let output = agent_host()
             .args(["serve", "--listen", "127.0.0.1:0", "--data", "data", "--agent", AGENT])
             .args(more)
             .env("AGENT_HOST_STORE", &self.store)
@@ -170,8 +169,7 @@ fn stop(server: ServeProcess) {
 }
 
 fn run(folder: &Path, arguments: &[&str]) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_agent-host")).args(arguments).current_dir(folder).output().expect("it runs");
+    let output = agent_host().args(arguments).current_dir(folder).output().expect("it runs");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -31,7 +31,7 @@ pub(super) struct StdioClient {
 
 /// Returns the command `agent-host` with this data folder.
 pub(super) fn agent_host(data: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = crate::support::agent_host();
     command.env("AGENT_HOST_DATA", data).current_dir(data.parent().expect("a parent"));
     command
 }

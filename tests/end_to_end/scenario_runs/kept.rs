@@ -71,7 +71,7 @@ fn reports_projects_that_cannot_be_built() {
         std::fs::write(broken.join(format!("{name}.scenario.toml")), "[[calls]]\nname = \"broken.x\"\n").unwrap();
     }
     let test = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = crate::support::agent_host();
         command.current_dir(folder.path()).arg("test").args(arguments).arg("--data").arg(super::data());
         command.output().unwrap()
     };

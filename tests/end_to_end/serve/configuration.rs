@@ -5,7 +5,6 @@ use super::process::ServeProcess;
 use super::until;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Command;
 
 const TEXT: &str = "# The clerk of the harbour.\nname = \"clerk\"\nmodel = \"offline\"\nplugin_directory = \"plugins\"\n\
                     max_interactions = 5 # enough\n";
@@ -26,7 +25,7 @@ fn started(folder: &Path) -> ServeProcess {
 }
 
 fn audit(folder: &Path) -> String {
-    let program = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let program = crate::support::agent_host()
         .args(["--data", "data", "audit", "--json"])
         .current_dir(folder)
         .output()

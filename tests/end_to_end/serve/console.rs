@@ -4,7 +4,7 @@
 use super::process::ServeProcess;
 use super::{TestServer, clerk};
 use crate::peers::{node, npm_package, peer};
-use crate::support::{TestHost, components, repository, text_reply};
+use crate::support::{TestHost, agent_host, components, repository, text_reply};
 use base64::Engine;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -165,7 +165,7 @@ fn no_more(_: &Path) -> Value {
 /// Creates a token with these rights.
 fn token(folder: &Path, name: &str, rights: &[&str]) -> String {
     let rights = rights.iter().flat_map(|right| ["--right", *right]);
-    let output = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let output = agent_host()
         .args(["--data", "data", "token", "create", name])
         .args(rights)
         .current_dir(folder)

@@ -1,7 +1,7 @@
 //! Where the server accepts connections: TLS with certificates that are replaced, and Unix sockets (I3, row 25).
 
 use super::{TestServer, clerk};
-use crate::support::{TestHost, text_reply};
+use crate::support::{TestHost, agent_host, text_reply};
 use agent_serve::{Endpoint, ServerOptions, TlsFiles};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::os::unix::fs::PermissionsExt;
@@ -115,7 +115,7 @@ fn try_socket(folder: &Path, socket: &str) -> String {
 
 fn run_serve(folder: &Path, arguments: &[&str]) -> String {
     std::fs::create_dir_all(folder.join("plugins")).expect("created");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let output = agent_host()
         .args(["--data", "data", "serve", "--plugins", "plugins", "--model", "offline"])
         .args(arguments)
         .current_dir(folder)

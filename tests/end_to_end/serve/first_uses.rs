@@ -3,10 +3,9 @@
 use super::client::{Client, encoded};
 use super::process::ServeProcess;
 use super::{until, until_idle};
-use crate::support::components;
+use crate::support::{agent_host, components};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
 /// Reads the inbox as a person does who looks at it.
@@ -48,7 +47,7 @@ async fn question(client: &Client, session: &str) -> Value {
 }
 
 fn limited_token(folder: &Path, name: &str, arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let output = agent_host()
         .args(["--data", "data", "token", "create", name])
         .args(arguments)
         .current_dir(folder)
@@ -124,7 +123,7 @@ async fn p6_missing_grants_are_given_in_the_inbox() {
     assert!(file.contains("[plugins.text.grants]") && file.contains("read = ["), "{file}");
     let last = begin(&client).await;
     assert!(result(&client, &last).await.contains("2 lines"), "nobody is asked again");
-    let audit = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let audit = agent_host()
         .args(["--data", "data", "audit", "export"])
         .current_dir(folder.path())
         .output()

@@ -3,7 +3,7 @@
 use super::process::ServeProcess;
 use super::{TestServer, clerk, encoded, new_token, until};
 use crate::peers::python_with;
-use crate::support::{TestHost, components, text_reply};
+use crate::support::{TestHost, agent_host, components, text_reply};
 use agent_serve::{NewToken, Right, ServerMetrics};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 }
 
 fn observer_token(folder: &Path) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let output = agent_host()
         .args(["--data", "data", "token", "create", "prometheus", "--right", "observe"])
         .current_dir(folder)
         .output()
@@ -207,7 +207,7 @@ async fn o2_row_16_secrets_are_in_no_metric_log_or_audit_entry() {
     let metrics = server.client_with(&observer_token(folder.path())).get("/metrics").await.body;
     let log = server.log();
     server.kill();
-    let audit = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let audit = agent_host()
         .args(["--data", "data", "audit", "export"])
         .current_dir(folder.path())
         .output()

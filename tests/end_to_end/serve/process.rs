@@ -4,7 +4,7 @@ use super::client::Client;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl ServeProcess {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+        let mut child = crate::support::agent_host()
             .args(["--data", data])
             .args(command)
             .args(arguments)

@@ -3,10 +3,10 @@
 use super::{probe_version, write_atomically};
 use agent_plugins::digest_of;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = crate::support::agent_host();
     command.arg("--data").arg(folder.join("data")).args(arguments).current_dir(folder).stdin(Stdio::null());
     command.output().unwrap()
 }

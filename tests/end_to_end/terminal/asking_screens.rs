@@ -2,7 +2,7 @@
 //! light backgrounds (I1, L17, P6, P14).
 
 use super::screen::Screen;
-use crate::support::{SharedCompiledCode, call_reply, components, script, text_reply};
+use crate::support::{SharedCompiledCode, agent_host, call_reply, components, script, text_reply};
 use regex::Regex;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -126,7 +126,7 @@ impl User {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).current_dir(self.path("work")).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("TERM", "xterm-256color");
         command.env("HOME", self.path("home")).env("XDG_CONFIG_HOME", self.path("home/.config")).env("USER", "ann");

@@ -3,7 +3,7 @@
 
 use super::screen::Screen;
 use super::{CTRL_BACKSLASH, CTRL_C, CTRL_D};
-use crate::support::{SharedCompiledCode, components};
+use crate::support::{SharedCompiledCode, agent_host, components};
 use agent_plugins::{Manifest, with_manifest};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl DevProject {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(arguments).args(["--data", "data"]).current_dir(self.folder.path());
         command.env("JCO", self.path("jco")).env_remove("NO_COLOR").env("TERM", "xterm-256color");
         command

@@ -2,7 +2,7 @@
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
-use crate::support::{SharedCompiledCode, call_reply, components, script, text_reply};
+use crate::support::{SharedCompiledCode, agent_host, call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl AgentFolder {
     }
 
     fn without_agent(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.args(["--model", &format!("scripted:{}", self.path("script.json").display())]);
         command.arg("--data").arg(self.path("data")).args(arguments);
         command.current_dir(self.path("work")).env_remove("NO_COLOR").env("TERM", "xterm-256color");
@@ -127,7 +127,7 @@ fn p6_the_answer_yes_applies_to_this_session() {
 }
 
 fn binary(folder: &AgentFolder, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.args(arguments).arg("--data").arg(folder.path("data")).current_dir(folder.path("work"));
     command
 }

@@ -3,9 +3,9 @@
 
 use super::first_use::AgentFolder;
 use super::{CTRL_D, Screen};
-use crate::support::call_reply;
+use crate::support::{agent_host, call_reply};
 use serde_json::json;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 const AGENT_FILE: &str = "name = \"ada\"\nmodel = \"scripted:../script.json\"\n\n[services.payments]\ntype = \"com.example.pay\"\ndescription = \"Pays.\"\n";
 
@@ -22,7 +22,7 @@ fn respond(folder: &AgentFolder, options: &[&str]) -> Output {
     let event = json!({"specversion": "1.0", "id": "e", "source": "/bank", "type": "com.example.paid",
         "parentid": "call_1_1_1", "data": {"receipt": 7}});
     std::fs::write(folder.path("work/event.json"), event.to_string()).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = agent_host();
     command.args(["session", "respond", "ada/", "--event", "event.json", "--agent", "agent.toml"]).args(options);
     command
         .arg("--data")

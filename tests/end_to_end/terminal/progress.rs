@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 const ADDITIONS: usize = 120_000;
 
 fn command(data: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    let mut command = crate::support::agent_host();
     command.arg("--data").arg(data.join("data")).args(["plugin"]).args(arguments).current_dir(data);
     command.env_remove("NO_COLOR").env("TERM", "xterm-256color");
     command

@@ -1,8 +1,8 @@
 //! The configurations of providers in the guide about models.
 
 use super::server::{FormatServer, ScriptedReply};
-use crate::support::repository;
-use std::process::{Command, Stdio};
+use crate::support::{agent_host, repository};
+use std::process::Stdio;
 
 /// Returns the first configuration in the guide that contains this text.
 fn configuration_in_guide(part: &str) -> String {
@@ -35,7 +35,7 @@ async fn m1_documented_providers_receive_their_paths_and_keys() {
         ("openrouter/a/b", "/api/v1/chat/completions", ("authorization", "Bearer openrouter-key")),
     ];
     for (model, path, (header, value)) in cases {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let mut command = agent_host();
         command.current_dir(folder.path()).env("AGENT_HOST_DATA", folder.path().join("data")).stdin(Stdio::null());
         let keys = [
             ("AZURE_OPENAI_API_KEY", "azure-key"),

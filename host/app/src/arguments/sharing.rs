@@ -37,7 +37,8 @@ pub(crate) struct RegistryAccess {
 /// Options that select the plugin folder and its trust settings.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FolderArguments {
-    /// Folder that contains the plugins and plugins.lock
+    /// Folder that contains the plugins and plugins.lock (default: the folder `plugins`, or else the one of the user-wide
+    /// configuration)
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
     /// Agent configuration with the plugin folder and `[sharing]`: a file (agent.toml), or an agent's name in

@@ -27,7 +27,7 @@ use crate::commands::starting_agent;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
-use crate::terminal::{DIM, Terminal, YELLOW, built, show_load, text};
+use crate::terminal::{Terminal, YELLOW, built, show_load, text};
 use agent_config::grants::{self, Grant};
 use agent_config::settings::AGENT_FILE;
 use agent_config::{DataDirectory, DataLocation, Settings, assembly, protection};
@@ -280,7 +280,7 @@ async fn list(
     let has_folder = agent.agent.is_some() || agent.plugins.is_some() || Path::new(AGENT_FILE).is_file();
     if !is_user_wide && !has_folder && Path::new(plugin_names::PLUGIN_FOLDER).is_dir() {
         agent.plugins = Some(plugin_names::PLUGIN_FOLDER.into());
-        terminal.note(format!("{DIM}using the folder `{}`{DIM:#}", plugin_names::PLUGIN_FOLDER));
+        user_wide::announce_local_folder(terminal);
     }
     let options = user_wide.unwrap_or_else(|| agent.options());
     let settings = agent_settings::settings_without_model(&options, &agent, terminal).await?;

@@ -177,7 +177,10 @@ impl FirstUseHandler {
     ) -> (GrantOffers, OfferedFolder, OfferBounds) {
         let base = self.file_of(agent).and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
         let folder = OfferedFolder { base, written: ".".to_owned(), is_typed: false };
-        let bounds = OfferBounds::of_call(&first_use.arguments, first_use.revoked(), first_use.protected.clone());
+        let bounds = OfferBounds {
+            granted: first_use.granted_folders(),
+            ..OfferBounds::of_call(first_use.arguments.clone(), first_use.revoked(), first_use.protected.clone())
+        };
         let variables = self.environment.variables();
         let offers = GrantOffers::new(&first_use.plugin.name, lacking.to_vec(), (&folder, &bounds), variables);
         (offers, folder, bounds)

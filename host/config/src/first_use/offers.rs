@@ -1,6 +1,7 @@
 //! Decides which missing grants of a plugin are offered to the user at the plugin's first use, and which can be granted
 //! only in `agent.toml` (P6).
 
+use super::folders::{KnownFolders, offered_folders};
 use crate::grants::{self, Grant, Kind, Receiver};
 use crate::protection;
 use crate::text::shell_word;
@@ -66,6 +67,10 @@ pub struct OfferBounds {
     /// Grants of the plugin that were revoked. If a grant of some kind was revoked, an offered grant of the same kind
     /// must not exceed the revoked grant (row 48).
     pub revoked: Grants,
+    /// The folders that the plugin may use now. If it may only read them, changing them is offered, instead of another folder.
+    pub granted: Vec<TreeGrant>,
+    /// Arguments of the call. Null if there is none.
+    pub arguments: Value,
     /// Whether the user allows only reading, although the plugin requests to change files.
     pub read_only: bool,
     /// Servers to which the user may allow the plugin to send HTTP requests.
@@ -90,8 +95,13 @@ pub enum OfferedHosts {
 impl OfferBounds {
     /// Returns the restrictions on the grants that are offered for a call with these arguments. If the arguments
     /// contain URLs, only the servers in these URLs are offered, because the call needs no other servers.
-    pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
-        Self { revoked, read_only: false, hosts: OfferedHosts::OfCall(servers_in(arguments)), protected }
+    pub fn of_call(arguments: Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
+        let hosts = OfferedHosts::OfCall(servers_in(&arguments));
+        Self { revoked, granted: Vec::new(), arguments, read_only: false, hosts, protected }
+    }
+
+    fn known_folders(&self) -> KnownFolders<'_> {
+        KnownFolders { revoked: &self.revoked.trees, granted: &self.granted, arguments: &self.arguments }
     }
 }
 
@@ -206,8 +216,11 @@ fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> 
         if value == 0 { Err(REVOKED.to_owned()) } else { Ok(vec![OfferedValue::new(kind, value.to_string())]) }
     };
     match need {
-        Need::Files(_) if bounds.read_only => Ok(folder_values(Access::Read, folder, &revoked.trees)),
-        Need::Files(access) => Ok(folder_values(*access, folder, &revoked.trees)),
+        Need::Files(access) => {
+            let access = if bounds.read_only { Access::Read } else { *access };
+            let folders = offered_folders(access, folder, &bounds.known_folders()).into_iter();
+            Ok(folders.map(|(kind, folder)| OfferedValue::new(kind, folder)).collect())
+        }
         Need::Env(name) if !revoked.env.is_empty() && !revoked.env.contains_key(name) => Err(REVOKED.to_owned()),
         Need::Env(name) => Ok(vec![OfferedValue::new(Kind::Env, name)]),
         Need::Http(pattern) => request_values(pattern, bounds),
@@ -223,23 +236,6 @@ fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> 
         Need::Config(_) => Err("the configuration must contain its value".to_owned()),
         Need::Secret(_) => Err("the configuration must name its hosts".to_owned()),
     }
-}
-
-fn folder_values(access: Access, folder: &OfferedFolder, revoked: &[TreeGrant]) -> Vec<OfferedValue> {
-    let kind = |access| if access == Access::Read { Kind::Read } else { Kind::Write };
-    if revoked.is_empty() || folder.is_typed {
-        return vec![OfferedValue::new(kind(access), &*folder.written)];
-    }
-    let regranted = revoked.iter().map(|tree| {
-        let is_relative_to_file = folder.base.join(&tree.guest) == tree.host;
-        let written = if is_relative_to_file { tree.guest.clone() } else { absolute(&tree.host) };
-        OfferedValue::new(kind(tree.access.min(access)), written)
-    });
-    regranted.collect()
-}
-
-fn absolute(path: &Path) -> String {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
 
 /// Returns whether the call names a server that the requested pattern allows.
@@ -441,7 +437,7 @@ mod tests {
             GrantOffers::new("p", lacking, (&folder, bounds), &|_| None).offered.iter().map(GrantOffer::line).collect()
         };
         let called = |url: &str| {
-            OfferBounds::of_call(&serde_json::json!({"deep": [{"url": url}]}), Grants::default(), Vec::new())
+            OfferBounds::of_call(serde_json::json!({"deep": [{"url": url}]}), Grants::default(), Vec::new())
         };
         let typed =
             |host: &str| OfferBounds { hosts: OfferedHosts::Typed(host_patterns(host)), ..OfferBounds::default() };
@@ -473,6 +469,51 @@ mod tests {
         assert_eq!(lines("private https://*", &typed("b.example")), ["http = [\"private https://b.example\"]"]);
         assert!(lines("https://*.c.example", &typed("b.example")).is_empty(), "nothing else is offered instead");
         assert!(host_patterns("*.example").is_empty() && host_patterns("user@a.example").is_empty());
+    }
+
+    /// P6: a plugin that may only read some folders is offered to change the one that the call names, because the innermost grant
+    /// decides about a path.
+    #[test]
+    fn p6_offers_to_change_the_folder_that_the_plugin_may_read() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let base = directory.path().to_owned();
+        let elsewhere = tempfile::tempdir().expect("a temporary folder");
+        for folder in ["docs", "docs/old", "src"] {
+            std::fs::create_dir(base.join(folder)).expect("created");
+        }
+        let folder = OfferedFolder { base: base.clone(), written: ".".into(), is_typed: false };
+        let tree = |host: PathBuf, guest: &str, access| TreeGrant { host, guest: guest.to_owned(), access };
+        let lines = |granted: &[TreeGrant], arguments: Value, (folder, read_only): (&OfferedFolder, bool)| {
+            let bounds = OfferBounds {
+                granted: granted.to_vec(),
+                read_only,
+                ..OfferBounds::of_call(arguments, Grants::default(), Vec::new())
+            };
+            let lacking = vec![lacking(Need::Files(Access::ReadWrite))];
+            let offers = GrantOffers::new("p", lacking, (folder, &bounds), &|_| None);
+            offers.offered.iter().map(GrantOffer::line).collect::<Vec<_>>()
+        };
+        let writes = |path: &str| serde_json::json!({"edits": [{"path": path, "content": "src/text"}]});
+        let docs = tree(base.join("docs"), "docs", Access::Read);
+        let old = tree(base.join("docs/old"), "docs/old", Access::Read);
+        let outside = tree(elsewhere.path().to_owned(), "other", Access::Read);
+        let all = [docs.clone(), old, outside];
+        assert_eq!(lines(&[], writes("docs/a.md"), (&folder, false)), ["write = [\".\"]"]);
+        assert_eq!(lines(&all[..1], writes("a.md"), (&folder, false)), ["write = [\"docs\"]"]);
+        assert_eq!(lines(&all, writes("./docs/a.md"), (&folder, false)), ["write = [\"docs\"]"]);
+        assert_eq!(lines(&all, writes("docs/old/a.md"), (&folder, false)), ["write = [\"docs/old\"]"]);
+        let of_outside = format!("write = [\"{}\"]", elsewhere.path().display());
+        assert_eq!(lines(&all, writes("other/a.md"), (&folder, false)), [of_outside]);
+        assert_eq!(lines(&all, Value::Null, (&folder, false)).len(), 3, "without a path, all of them are offered");
+        assert_eq!(
+            lines(&all, writes("docs/a.md"), (&folder, true)),
+            ["read = [\".\"]"],
+            "only reading, wherever the user chooses"
+        );
+        let typed = OfferedFolder { written: "src".to_owned(), is_typed: true, ..folder.clone() };
+        assert_eq!(lines(&all, writes("docs/a.md"), (&typed, false)), ["write = [\"src\"]"]);
+        let writable = [docs, tree(base.join("src"), "src", Access::ReadWrite)];
+        assert_eq!(lines(&writable[1..], writes("a.md"), (&folder, false)), ["write = [\".\"]"]);
     }
 
     /// Row 48: the offered grants do not exceed the revoked grants.

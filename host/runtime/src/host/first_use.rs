@@ -2,7 +2,7 @@
 //! asks this question before the store records that the plugin's call is about to run (P6).
 
 use crate::agent::LiveAgent;
-use agent_plugins::{CallEffect, CallNeeds, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed};
+use agent_plugins::{CallEffect, CallNeeds, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, TreeGrant, UnmetNeed};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -84,6 +84,12 @@ impl FirstUse {
     /// offer more grants than the plugin had (row 48).
     pub fn revoked(&self) -> Grants {
         self.agent.revoked(&self.plugin.name)
+    }
+
+    /// Returns the folders that the plugin may use now.
+    pub fn granted_folders(&self) -> Vec<TreeGrant> {
+        let agent = self.agent.current();
+        agent.grants_of(&self.plugin.name).map(|granted| granted.trees.clone()).unwrap_or_default()
     }
 
     /// Returns those needs in `lacking` that are still not granted. Since this question was created, the user may have

@@ -1,11 +1,14 @@
 //! Delivers the outbox of the agents' sessions: sends events to servers, and repeats deliveries that have failed (D2, I9).
 
+mod read_position;
+
 use super::Shared;
 use super::backoff::{FIRST_DELAY, MAX_DELAY};
 use crate::agent::OutboxConfig;
 use crate::outbox::{Delivery, OutboxError, Receivers, deliver_one};
 use agent_core::change::OutboxEffect;
 use agent_store::{OutboxFilter, StoreError, StoredOutboxItem};
+use read_position::ReadPosition;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,8 +56,7 @@ pub(super) async fn dispatch(shared: Arc<Shared>) {
 /// The items that are not delivered yet.
 #[derive(Default)]
 struct Dispatcher {
-    /// Number of the last item that was read from the store.
-    last_read: u64,
+    position: ReadPosition,
     /// The receivers that were configured when the items were read. If they change, all items are read again.
     receivers: Vec<(String, ReceiverIdentity)>,
     waiting: BTreeMap<u64, WaitingItem>,
@@ -97,21 +99,25 @@ impl Dispatcher {
         }
         if self.overflowing.iter().any(|agent| self.waiting_of(agent) <= MAX_WAITING / 2) {
             self.overflowing.clear();
-            self.last_read = 0;
+            self.position = ReadPosition::default();
         }
+        let begun = Instant::now();
+        let mut last_read = self.position.start(begun);
         loop {
-            let items = shared.host.store.outbox(None, OutboxFilter::Pending, self.last_read, PAGE).await?;
-            let Some(last) = items.last() else { return Ok(()) };
-            self.last_read = last.number;
+            let items = shared.host.store.outbox(None, OutboxFilter::Pending, last_read, PAGE).await?;
+            let Some(last) = items.last() else { break };
+            last_read = last.number;
             for item in items {
                 self.add(shared, item, Instant::now());
             }
         }
+        self.position.advance(begun, last_read);
+        Ok(())
     }
 
     /// Forgets all items, and reads them from the store again.
     fn read_again(&mut self) {
-        self.last_read = 0;
+        self.position = ReadPosition::default();
         self.waiting.clear();
         self.overflowing.clear();
     }

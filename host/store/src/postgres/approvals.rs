@@ -54,6 +54,7 @@ impl Approvals for PostgresStore {
 
     async fn revoke(&self, id: &str) -> Result<bool, StoreError> {
         self.run(|| async {
+            let turn = self.audit_turn().await;
             let transaction = self.transaction().await?;
             let sql = format!(
                 "DELETE FROM approvals WHERE id = $1
@@ -64,7 +65,7 @@ impl Approvals for PostgresStore {
                 return Ok(false);
             };
             let StoredGrant { id, grant, .. } = stored_grant(&row)?;
-            audit::insert(&transaction, &[&AuditAction::Revoked { id, grant }], value(&row, 8)?).await?;
+            audit::insert(&transaction, &[&AuditAction::Revoked { id, grant }], value(&row, 8)?, &turn).await?;
             transaction.commit().await?;
             Ok(true)
         })

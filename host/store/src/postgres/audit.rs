@@ -13,6 +13,7 @@ use crate::{Audit, AuditAction, AuditEntry, MAX_PAGE_BYTES, StoreError};
 use agent_core::message::CallId;
 use agent_core::tool::ToolSource;
 use async_trait::async_trait;
+use tokio::sync::MutexGuard;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -24,11 +25,12 @@ impl Audit for PostgresStore {
             if new_actions(&self.connection().await?, &actions).await?.is_empty() {
                 return Ok(());
             }
+            let turn = self.audit_turn().await;
             let transaction = self.transaction().await?;
             lock_head(&transaction).await?;
             let time: i64 = transaction.query_one(&format!("SELECT {NOW}"), &[]).await?.try_get(0)?;
             let new = new_actions(&transaction, &actions).await?;
-            insert(&transaction, &new, time).await?;
+            insert(&transaction, &new, time, &turn).await?;
             transaction.commit().await
         })
         .await
@@ -69,6 +71,20 @@ impl Audit for PostgresStore {
     }
 }
 
+/// The right of one transaction of this process to add audit entries. It is dropped after the transaction has ended.
+///
+/// Such a transaction locks the last entry of the log for all processes. If the process is stopped meanwhile, the server ends the
+/// transaction. Without this order, the next waiting transaction of the stopped process would then get the lock, and so on, and
+/// other processes would wait for all of them.
+pub(super) struct AuditTurn<'s>(#[expect(dead_code, reason = "it ends when it is dropped")] MutexGuard<'s, ()>);
+
+impl PostgresStore {
+    /// Waits until no other transaction of this process adds audit entries.
+    pub(super) async fn audit_turn(&self) -> AuditTurn<'_> {
+        AuditTurn(self.audit_turn.lock().await)
+    }
+}
+
 /// Returns the source of a call's tool, or `None` if the call or its source is not stored.
 pub(super) async fn source_of(
     transaction: &Transaction,
@@ -88,7 +104,12 @@ async fn lock_head(transaction: &Transaction) -> Result<(u64, String), Failure> 
 }
 
 /// Adds entries, whose hashes cover the entries before them.
-pub(super) async fn insert(transaction: &Transaction, actions: &[&AuditAction], time: i64) -> Result<(), Failure> {
+pub(super) async fn insert(
+    transaction: &Transaction,
+    actions: &[&AuditAction],
+    time: i64,
+    _turn: &AuditTurn<'_>,
+) -> Result<(), Failure> {
     if actions.is_empty() {
         return Ok(());
     }

@@ -5,7 +5,7 @@ mod outcome;
 mod tables;
 
 use super::PostgresStore;
-use super::audit;
+use super::audit::{self, AuditTurn};
 use super::budget_ledger::{self, CHARGE_PERIOD, CHARGE_SESSION};
 use super::connections::Transaction;
 use super::failure::Failure;
@@ -150,15 +150,17 @@ impl PostgresStore {
             self.write_commit(&transaction, commit, &base).await
         };
         let result = written.await;
-        transaction.end(result).await
+        transaction.end(result).await.map(|(revision, _)| revision)
     }
 
+    /// Writes the rows of a commit, and returns the new revision. The turn of the audit log must be kept until the end of the
+    /// transaction.
     async fn write_commit(
         &self,
         transaction: &Transaction,
         commit: &PreparedCommit,
         base: &Base,
-    ) -> Result<u64, Failure> {
+    ) -> Result<(u64, Option<AuditTurn<'_>>), Failure> {
         let last_message = commit.check_numbers(base)?;
         // These rows belong to this session alone, except for the blobs, which are written in the order of their digests.
         let calls_and_messages = async {
@@ -184,8 +186,8 @@ impl PostgresStore {
             try_join_all(commit.usage.iter().map(|cost| usage::write(transaction, &commit.lease.session, cost))),
             commit.write_outbox(transaction, base.time),
         )?;
-        commit.write_audit(transaction, base.time).await?;
-        Ok(commit.expected_revision + 1)
+        let turn = commit.write_audit(transaction, self, base.time).await?;
+        Ok((commit.expected_revision + 1, turn))
     }
 }
 
@@ -276,7 +278,13 @@ impl PreparedCommit {
         }
     }
 
-    async fn write_audit(&self, transaction: &Transaction, time: i64) -> Result<(), Failure> {
+    /// Adds the entries of the audit log, last of all, because this locks a row for all processes.
+    async fn write_audit<'s>(
+        &self,
+        transaction: &Transaction,
+        store: &'s PostgresStore,
+        time: i64,
+    ) -> Result<Option<AuditTurn<'s>>, Failure> {
         let session = &self.lease.session;
         let mut actions: Vec<AuditAction> = Vec::new();
         for event in &self.service_events {
@@ -290,6 +298,11 @@ impl PreparedCommit {
             };
             actions.extend(event.action(session, source));
         }
-        audit::insert(transaction, &actions.iter().collect::<Vec<_>>(), time).await
+        if actions.is_empty() {
+            return Ok(None);
+        }
+        let turn = store.audit_turn().await;
+        audit::insert(transaction, &actions.iter().collect::<Vec<_>>(), time, &turn).await?;
+        Ok(Some(turn))
     }
 }

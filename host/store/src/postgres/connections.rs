@@ -14,9 +14,9 @@ use tokio_postgres::types::ToSql;
 /// Parameters of a statement.
 pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
 
-/// Settings of every connection. A transaction of a process that no longer runs ends after 15 seconds, so that its locks
-/// do not stay.
-const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '15s'; SET lock_timeout = '30s'; \
+/// Settings of every connection. A transaction of a process that no longer runs ends after 5 seconds, so that its locks
+/// do not stay. If the process runs after all, it repeats the transaction.
+const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '30s'; \
                         SET client_min_messages = error; SET TIME ZONE 'UTC'";
 
 /// Makes commits durable in the connection if the settings of the server or of the user would not.

@@ -152,7 +152,7 @@ async fn write_row(
     values.extend(row.iter().map(|cell| cell as &(dyn ToSql + Sync)));
     match table.name {
         "outbox" => {
-            let sql = "UPDATE outbox_numbers SET last = last + 1 RETURNING last";
+            let sql = "SELECT nextval('outbox_item_numbers')";
             let last: i64 = transaction.query_one(sql, &[]).await?.try_get(0)?;
             extra.push(("number", Box::new(last)));
         }

@@ -9,7 +9,6 @@ use super::blobs::read_parts;
 use super::connections::{Connection, Transaction};
 use super::failure::Failure;
 use super::queries::{NOW, number, value};
-use super::schema::FIRST_WITH_OBJECTS;
 use super::text::{optional_text, text};
 use super::{PostgresOptions, PostgresStore};
 use crate::encoding::blobs::StoredBytes;
@@ -62,8 +61,7 @@ pub(super) async fn check_registered(
     }
 }
 
-/// Opens the object store. The first process registers it after it has checked it; from then on, hosts that cannot read objects
-/// can no longer write to the database.
+/// Opens the object store. The first process registers it after it has checked it.
 pub(super) async fn register(store: &PostgresStore, options: &PostgresOptions) -> Result<Option<Objects>, Failure> {
     let chosen = options.object_store.as_ref();
     let connection = store.connection().await?;
@@ -76,13 +74,9 @@ pub(super) async fn register(store: &PostgresStore, options: &PostgresOptions) -
             chosen.check().await?;
             let id = Uuid::new_v4().simple().to_string();
             let transaction = store.transaction().await?;
-            // Waits for running commits, as a migration does.
-            transaction.batch_execute("LOCK TABLE store_version IN ACCESS EXCLUSIVE MODE").await?;
             let sql =
                 format!("INSERT INTO object_store (address, id, listed) VALUES ($1, $2, {NOW}) ON CONFLICT DO NOTHING");
             transaction.execute(&sql, &[&chosen.to_string(), &id]).await?;
-            let sql = "UPDATE store_version SET oldest_writer = greatest(oldest_writer, $1)";
-            transaction.execute(sql, &[&FIRST_WITH_OBJECTS]).await?;
             transaction.commit().await?;
             // Another process may have registered an object store in the meantime.
             let connection = store.connection().await?;

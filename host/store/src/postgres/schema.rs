@@ -24,17 +24,20 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("schema/initial.sql"), oldest_writer: 1 },
     // A process of version 1 does not handle requests of other processes, so their senders are told that it is busy.
     Migration { sql: include_str!("schema/requests.sql"), oldest_writer: 1 },
-    // A process of version 2 cannot read objects. It may write until a process with an object store opens the database.
+    // A process of version 2 cannot read objects.
     Migration { sql: include_str!("schema/objects.sql"), oldest_writer: 1 },
     // A process of version 3 does not record where its plugins come from, so others cannot fetch the versions that only it used.
     Migration { sql: include_str!("schema/plugin_sources.sql"), oldest_writer: 1 },
+    // A process of version 4 counts outbox items in a table that no longer exists, and expects to see them in the order of their
+    // numbers.
+    Migration { sql: include_str!("schema/outbox_item_numbers.sql"), oldest_writer: 5 },
 ];
 
 /// The newest version that this host supports.
 pub(super) const SUPPORTED: i32 = MIGRATIONS.len() as i32;
 
-/// The first version whose hosts can read objects in an object store.
-pub(super) const FIRST_WITH_OBJECTS: i32 = 3;
+/// The first version that has the tables for objects in an object store.
+const FIRST_WITH_OBJECTS: i32 = 3;
 
 /// Key of the advisory lock that lets one process migrate a database at a time: `agho` in ASCII.
 const MIGRATION_LOCK: i64 = 0x6167_686f;

@@ -18,6 +18,7 @@ mod s3;
 mod s3_proxy;
 mod server;
 mod settings;
+mod stopped;
 
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Part, Role};

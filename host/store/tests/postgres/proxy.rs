@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::Notify;
 
 /// What happens to the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) enum Cut {
     BeforeAndLate = 3,
     /// The client's connection is cut at once, and the server receives the commit some time later.
     Delayed = 4,
+    /// The server receives the commit when [`Proxy::pass_held_commits`] is called, as if the client had been stopped.
+    Held = 5,
 }
 
 /// Time after which the server learns about [`Cut::BeforeAndLate`] and [`Cut::Delayed`].
@@ -35,6 +38,7 @@ pub(crate) struct Proxy {
     cut: Arc<AtomicU8>,
     /// Whether new connections wait.
     hold: Arc<AtomicBool>,
+    held: Arc<Notify>,
 }
 
 impl Proxy {
@@ -44,17 +48,18 @@ impl Proxy {
         let port = listener.local_addr().expect("an address").port();
         let cut = Arc::new(AtomicU8::new(Cut::Never as u8));
         let hold = Arc::new(AtomicBool::new(false));
-        let (next, is_held) = (cut.clone(), hold.clone());
+        let held = Arc::new(Notify::new());
+        let (next, is_held, pass) = (cut.clone(), hold.clone(), held.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 while is_held.load(Ordering::SeqCst) {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
                 let server = UnixStream::connect(&socket).await.expect("the server");
-                tokio::spawn(relay(client, server, next.clone()));
+                tokio::spawn(relay(client, server, next.clone(), pass.clone()));
             }
         });
-        Self { port, cut, hold }
+        Self { port, cut, hold, held }
     }
 
     /// Sets what happens to the next commit. Later commits pass.
@@ -67,13 +72,18 @@ impl Proxy {
         self.hold.store(hold, Ordering::SeqCst);
     }
 
+    /// Sends the commits to the server that [`Cut::Held`] has stopped.
+    pub(crate) fn pass_held_commits(&self) {
+        self.held.notify_waiters();
+    }
+
     /// Returns whether the cut has happened.
     pub(crate) fn has_cut(&self) -> bool {
         self.cut.load(Ordering::SeqCst) == Cut::Never as u8
     }
 }
 
-async fn relay(client: TcpStream, server: UnixStream, cut: Arc<AtomicU8>) {
+async fn relay(client: TcpStream, server: UnixStream, cut: Arc<AtomicU8>, pass: Arc<Notify>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let answers = tokio::spawn(async move {
@@ -85,7 +95,9 @@ async fn relay(client: TcpStream, server: UnixStream, cut: Arc<AtomicU8>) {
         let bytes = &buffer[..count];
         // The client sends its commit alone, because it waits for all answers before.
         let action = if bytes.ends_with(COMMIT) { cut.swap(0, Ordering::SeqCst) } else { 0 };
-        if action != 0 {
+        if action == Cut::Held as u8 {
+            pass.notified().await;
+        } else if action != 0 {
             // Aborting the task closes the client's connection.
             answers.abort();
             drop(from_client);

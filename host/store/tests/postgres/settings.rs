@@ -3,7 +3,11 @@
 use super::clients::{database_of, open_store, parsed};
 use super::server::shared;
 use super::{append, open, texts};
-use agent_store::{DatabaseState, Durability, PostgresOptions, PostgresStore, SessionLog, SessionRequests, StoreError};
+use agent_core::change::{OutboxEffect, OutboxItem};
+use agent_store::{
+    DatabaseState, Durability, Outbox, OutboxFilter, PostgresOptions, PostgresStore, SessionLog, SessionRequests,
+    StoreError,
+};
 use std::path::PathBuf;
 
 /// F1: a database that confirms commits before they are durable is refused, unless it is asked for explicitly.
@@ -46,7 +50,7 @@ async fn row_50_older_worker_is_fenced_at_each_commit() {
     drop(open_store(&address).await.unwrap());
     server.execute(database, "UPDATE store_version SET oldest_writer = 99").await;
     let refused = store.commit(&opened.lease, 2, append(3, "too old")).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 99, supported: 4, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 99, supported: 5, .. })), "{refused:?}");
     let refused = open_store(&address).await.err();
     assert!(matches!(refused, Some(StoreError::Newer { .. })), "{refused:?}");
     assert_eq!(texts(&store, "s").await, ["before", "compatible"]);
@@ -55,7 +59,9 @@ async fn row_50_older_worker_is_fenced_at_each_commit() {
 /// Turns the tables into those of version 1.
 const FIRST_VERSION: &str =
     "DROP TABLE requests, object_store, unused_objects, plugin_sources; ALTER TABLE blobs DROP COLUMN object;
-                             UPDATE store_version SET version = 1";
+     CREATE TABLE outbox_numbers (single boolean PRIMARY KEY DEFAULT true CHECK (single), last bigint NOT NULL);
+     INSERT INTO outbox_numbers SELECT true, last_value FROM outbox_item_numbers; DROP SEQUENCE outbox_item_numbers;
+     UPDATE store_version SET version = 1, oldest_writer = 1";
 
 /// F1: a database of an earlier version is migrated while a host of that version works, and an examination changes nothing.
 #[tokio::test(flavor = "multi_thread")]
@@ -66,15 +72,23 @@ async fn row_50_an_earlier_version_is_migrated_while_it_is_used() {
     assert_eq!(examine().await, Ok(DatabaseState::Empty));
     let earlier = open_store(&address).await.unwrap();
     let opened = open(&earlier, "s").await;
-    server.execute(database_of(&address), FIRST_VERSION).await;
+    let item = "INSERT INTO outbox (session, id, number, kind, body, created)
+                VALUES ('s', 'earlier', nextval('outbox_item_numbers'), 'forget', '{\"turn\":1}', 0)";
     earlier.commit(&opened.lease, 0, append(1, "before")).await.unwrap();
+    server.execute(database_of(&address), item).await;
+    server.execute(database_of(&address), FIRST_VERSION).await;
     assert_eq!(examine().await, Ok(DatabaseState::Older));
     assert_eq!(examine().await, Ok(DatabaseState::Older), "nothing was changed");
     let migrated = open_store(&address).await.unwrap();
     assert_eq!(examine().await, Ok(DatabaseState::Current));
     assert_eq!(migrated.pending_requests(&["a".to_owned()], 1).await, Ok(Vec::new()));
-    earlier.commit(&opened.lease, 1, append(2, "after")).await.unwrap();
+    let mut after = append(2, "after");
+    after.change.outbox = vec![OutboxItem { id: "later".to_owned(), effect: OutboxEffect::Forget { turn: 1 } }];
+    earlier.commit(&opened.lease, 1, after).await.unwrap();
     assert_eq!(texts(&migrated, "s").await, ["before", "after"]);
+    let items = migrated.outbox(None, OutboxFilter::All, 0, 9).await.unwrap();
+    let items: Vec<(u64, &str)> = items.iter().map(|stored| (stored.number, &*stored.item.id)).collect();
+    assert_eq!(items, [(1, "earlier"), (2, "later")], "numbers continue");
 }
 
 /// F1: a migration waits for running commits, and commits wait for a migration.

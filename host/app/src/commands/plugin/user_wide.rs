@@ -25,6 +25,11 @@ pub(super) fn options(arguments: &AgentArguments) -> Option<AgentOptions> {
     }
 }
 
+/// Shows that the folder `plugins` below the current folder is used.
+pub(super) fn announce_local_folder(terminal: &Terminal) {
+    terminal.note(format!("{DIM}using the folder `{PLUGIN_FOLDER}`{DIM:#}"));
+}
+
 /// Shows which folder is used, and which grants of the user-wide configuration do not apply in the current folder.
 pub(super) fn announce(settings: &Settings, terminal: &Terminal) {
     if let Some(folder) = &settings.plugins {

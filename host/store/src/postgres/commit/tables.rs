@@ -49,11 +49,11 @@ pub(in crate::postgres) const WRITE_PIECES: &str =
      ON CONFLICT (session, number) DO UPDATE SET items = excluded.items";
 pub(in crate::postgres) const DELETE_PIECES: &str = "DELETE FROM view_pieces WHERE session = $1 AND number = ANY($2)";
 pub(super) const INSERT_OUTBOX: &str = "
-    WITH numbers AS (UPDATE outbox_numbers SET last = last + cardinality($3::text[]) RETURNING last - cardinality($3::text[]) AS before)
     INSERT INTO outbox (session, id, number, kind, body, created)
-    SELECT $1::text, given.id, numbers.before + given.position, given.kind, given.body, $2::bigint
-    FROM numbers, unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS given (id, kind, body, position)
-    ORDER BY given.position ON CONFLICT (session, id) DO NOTHING";
+    SELECT $1::text, given.id, nextval('outbox_item_numbers'), given.kind, given.body, $2::bigint
+    FROM (SELECT id, kind, body FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS item (id, kind, body, position)
+          ORDER BY item.position) AS given
+    ON CONFLICT (session, id) DO NOTHING";
 
 impl PreparedCommit {
     fn session(&self) -> Text<'_> {
@@ -262,8 +262,9 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// Writes the outbox items. Skips each item whose id already belongs to an item of the session. Items are numbered in
-    /// commit order: the row with the last number is locked until the end of the transaction.
+    /// Writes the outbox items. Skips each item whose id already belongs to an item of the session. The items of a session
+    /// are numbered in commit order, because the transaction has locked the row of the session before. Items of different
+    /// sessions are not, because no lock orders their commits.
     pub(super) async fn write_outbox(&self, transaction: &Transaction, time: i64) -> Result<(), Failure> {
         if self.outbox.is_empty() {
             return Ok(());

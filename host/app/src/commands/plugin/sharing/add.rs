@@ -3,7 +3,7 @@
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
-use super::folder::{FolderWithTrust, summary};
+use super::folder::{FolderUse, FolderWithTrust, summary};
 use super::{component_cache, failed, registry};
 use crate::arguments::sharing::AddArguments;
 use crate::commands::audited_refusal::audit_refusal;
@@ -27,8 +27,8 @@ pub(in super::super) async fn add(
     let sources = arguments.source.as_ref().map(expand_source).transpose()?;
     let data = DataDirectory::open(data, &environment::host())?;
     let target = match &arguments.source {
-        Some(_) => FolderWithTrust::read_or_new(&arguments.folder)?,
-        None => FolderWithTrust::read(&arguments.folder)?,
+        Some(_) => FolderWithTrust::read_or_new(&arguments.folder, FolderUse::Changes, terminal)?,
+        None => FolderWithTrust::read(&arguments.folder, FolderUse::Changes, terminal)?,
     };
     let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
     let addition = PluginAddition {

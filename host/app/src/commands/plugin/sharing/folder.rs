@@ -1,17 +1,30 @@
 //! The folder into which plugins are installed. The commands `plugin remove` and `plugin verify` work on this folder
 //! without the network.
 
-use super::super::print;
+use super::super::plugin_names::PLUGIN_FOLDER;
+use super::super::{print, user_wide};
 use super::failed;
 use crate::arguments::sharing::{FolderArguments, RemoveArguments};
+use crate::commands::starting_agent;
+use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_config::settings::agent_lookup;
+use agent_config::user_file::check_owner;
 use agent_config::{AgentFile, DataLocation};
 use agent_plugins::HostLimits;
 use agent_plugins::limits::HOST_LIMITS;
 use agent_registry::{LOCK_FILE, LockedPlugin, PluginFolder, PluginState, RemoveMode, Signer, Trust};
 use std::path::{Path, PathBuf};
+
+/// What a command does with a plugin folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FolderUse {
+    /// The command only reads the plugins.
+    Reads,
+    /// The command adds, replaces or removes plugins.
+    Changes,
+}
 
 /// A plugin folder, with the trusted keys and the host limits from the agent's file.
 pub(super) struct FolderWithTrust {
@@ -21,10 +34,11 @@ pub(super) struct FolderWithTrust {
 }
 
 impl FolderWithTrust {
-    /// Opens the folder that the arguments name. If the arguments do not name a folder, opens the plugin folder of
-    /// the agent. The folder must exist.
-    pub(super) fn read(arguments: &FolderArguments) -> Result<Self, Failure> {
-        let target = Self::read_or_new(arguments)?;
+    /// Opens the folder that the arguments name, or the plugin folder of the agent that they name. If they name neither,
+    /// opens the folder `plugins` below the current folder, or else the folder of the user-wide configuration. The folder must
+    /// exist.
+    pub(super) fn read(arguments: &FolderArguments, access: FolderUse, terminal: &Terminal) -> Result<Self, Failure> {
+        let target = Self::read_or_new(arguments, access, terminal)?;
         let path = target.folder.path();
         if path.is_dir() {
             return Ok(target);
@@ -36,15 +50,19 @@ impl FolderWithTrust {
     }
 
     /// Opens the folder as [`FolderWithTrust::read`] does, but does not require that the folder exists.
-    pub(super) fn read_or_new(arguments: &FolderArguments) -> Result<Self, Failure> {
+    pub(super) fn read_or_new(
+        arguments: &FolderArguments,
+        access: FolderUse,
+        terminal: &Terminal,
+    ) -> Result<Self, Failure> {
         let path =
             arguments.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
-        let file = match &path {
-            Some(path) => AgentFile::read(path).map_err(Failure::refused)?,
-            None => AgentFile::default(),
+        let (file, folder) = match (&path, &arguments.plugins) {
+            (Some(path), folder) => (AgentFile::read(path).map_err(Failure::refused)?, folder.clone()),
+            (None, Some(folder)) => (AgentFile::default(), Some(folder.clone())),
+            (None, None) => unnamed(access, terminal)?,
         };
-        let folder = arguments.plugins.clone().or(file.plugin_directory);
-        let folder: PathBuf = folder.ok_or_else(|| {
+        let folder: PathBuf = folder.or(file.plugin_directory).ok_or_else(|| {
             Failure::refused(
                 "name the plugin folder with --plugins DIR, or use --agent FILE to name an agent that has a plugin \
                  folder",
@@ -59,13 +77,53 @@ impl FolderWithTrust {
     }
 }
 
+/// Returns the agent's file and the folder that are used if the arguments name neither, and shows the folder. An `agent.toml` in
+/// the current folder is not used without being named, because it decides which keys are trusted, and may come from somebody
+/// else.
+fn unnamed(access: FolderUse, terminal: &Terminal) -> Result<(AgentFile, Option<PathBuf>), Failure> {
+    let environment = environment::host();
+    if let Some(file) = starting_agent::file_of_folder(&environment) {
+        let file = file.display();
+        return Err(Failure::refused(format!(
+            "name the plugin folder with --plugins DIR, or use the plugin folder and the trusted keys of the agent in this \
+             folder with --agent {file}"
+        )));
+    }
+    if Path::new(PLUGIN_FOLDER).is_dir() {
+        user_wide::announce_local_folder(terminal);
+        return Ok((AgentFile::default(), Some(PLUGIN_FOLDER.into())));
+    }
+    let Some(path) = starting_agent::user_file(&environment) else { return Ok((AgentFile::default(), None)) };
+    check_owner(&path)?;
+    let file = AgentFile::read(&path).map_err(Failure::refused)?;
+    let shown = path.display();
+    let Some(folder) = &file.plugin_directory else {
+        return Err(Failure::refused(format!(
+            "the user-wide configuration `{shown}` names no `plugin_directory`: choose plugins with `agent-host setup`, or \
+             name the plugin folder with --plugins DIR"
+        )));
+    };
+    let is_installed = |folder: &PathBuf| environment.installed_plugins().as_ref() == Some(folder);
+    if access == FolderUse::Changes && is_installed(folder) {
+        return Err(Failure::refused(format!(
+            "the plugin folder `{}` of the user-wide configuration belongs to the installation, which changes it: copy the \
+             standard plugins that you use into a folder of your own with `agent-host setup --standard NAMES`, or name a \
+             folder with --plugins DIR",
+            folder.display()
+        )));
+    }
+    let used = format!("using the plugin folder `{}` of the user-wide configuration `{shown}`", folder.display());
+    terminal.note(format!("{DIM}{}{DIM:#}", text::harmless(&used)));
+    Ok((file, None))
+}
+
 /// Removes a plugin from the lock file, and its component from the folder.
 pub(in super::super) async fn remove(
     arguments: RemoveArguments,
     _: DataLocation<'_>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let target = FolderWithTrust::read(&arguments.folder)?;
+    let target = FolderWithTrust::read(&arguments.folder, FolderUse::Changes, terminal)?;
     let mode = if arguments.keep_file { RemoveMode::EntryOnly } else { RemoveMode::EntryAndFile };
     let removed = target.folder.remove(&arguments.name, mode).map_err(|error| Failure::refused(error.to_string()))?;
     let what = if arguments.keep_file { "removed from plugins.lock; its file was kept" } else { "removed" };
@@ -74,7 +132,7 @@ pub(in super::super) async fn remove(
 
 /// Checks every plugin in the lock file, without using the network.
 pub(in super::super) async fn verify(arguments: FolderArguments, terminal: &Terminal) -> Result<Exit, Failure> {
-    let FolderWithTrust { folder, trust, .. } = FolderWithTrust::read(&arguments)?;
+    let FolderWithTrust { folder, trust, .. } = FolderWithTrust::read(&arguments, FolderUse::Reads, terminal)?;
     let lock = folder.lock_file().map_err(failed)?;
     let mut wrong = 0;
     for plugin in lock.plugins() {

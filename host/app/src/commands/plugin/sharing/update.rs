@@ -3,7 +3,7 @@
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
-use super::folder::FolderWithTrust;
+use super::folder::{FolderUse, FolderWithTrust};
 use super::version_report::{self, VersionReport};
 use super::{component_cache, failed, registry};
 use crate::arguments::sharing::UpdateArguments;
@@ -26,7 +26,8 @@ pub(in super::super) async fn update(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
-    let target = FolderWithTrust::read(&arguments.folder)?;
+    let access = if arguments.check { FolderUse::Reads } else { FolderUse::Changes };
+    let target = FolderWithTrust::read(&arguments.folder, access, terminal)?;
     let lock = target.folder.lock_file().map_err(failed)?;
     let plugins = select_plugins(&lock, &arguments.names)?;
     let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
