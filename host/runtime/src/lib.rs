@@ -63,7 +63,7 @@ pub use outbox::OutboxError;
 pub use refusals::{EDITOR_PROTOCOL, RefusalLog, RefusedRequest};
 pub use requests::{
     Accepted, ClientResult, DuringTurn, Prompt, ProposedChange, RequestError, RequestProblem, SessionKind, SessionName,
-    SessionRequest, begins_unattended,
+    SessionRequest, begins_unattended, send_to_holder,
 };
 pub use schedule_times::{InvalidTimes, ScheduleTimes};
 pub use session::{OpenSession, Session, SessionError, TurnResult};

@@ -1,6 +1,7 @@
 //! Requests to a session. A session accepts requests while a turn runs, while the turn waits, and while no turn is open.
 //! If another process has the session open, a request is stored as JSON until that process handles it (F2).
 
+mod sending;
 mod session_names;
 mod stored;
 
@@ -13,6 +14,8 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::Decision;
 use agent_core::tool::{ClientTool, Violation};
 use agent_plugins::NewMediaItem;
+pub(crate) use sending::not_answered;
+pub use sending::send_to_holder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use session_names::{SessionKind, SessionName, begins_unattended};

@@ -4,9 +4,11 @@
 use super::{Fleet, effects};
 use crate::serve::client::{Client, encoded};
 use crate::serve::process::ServeProcess;
+use crate::support::agent_host;
 use agent_store::{SessionFilter, SessionIndex, SessionRequests};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -96,6 +98,43 @@ async fn f2_requests_reach_their_session_without_announcements() {
     let file = [("AGENT_HOST_STORE", "")];
     let (first, second) = (fleet.start_with("serve", 0, &file), fleet.start_with("serve", 0, &file));
     use_both_doors(&fleet, &first.client(), &second.client()).await;
+}
+
+/// F2, L17, L29: commands reach sessions that a server has open: an approval, the cancellation of a running turn, and an undo.
+#[tokio::test(flavor = "multi_thread")]
+async fn f2_commands_reach_sessions_of_a_server() {
+    let Some(fleet) = Fleet::new(&agents(), 2) else { return };
+    let address = fleet.address();
+    for store in [&*address, ""] {
+        let variables = [("AGENT_HOST_STORE", store)];
+        let server = fleet.start_with("serve", 0, &variables);
+        let run = |arguments: &[&str]| {
+            let mut command = agent_host();
+            command.args(arguments).args(["--data", "data-0"]).current_dir(fleet.folder.path()).envs(variables);
+            let output = command.stdin(Stdio::null()).output().expect("the program starts");
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{arguments:?}: {printed}");
+            printed
+        };
+        let client = server.client();
+        let holder = format!("continues in process {}", server.id());
+        let paid = effects(fleet.folder.path()).len();
+        let session = begin(&client, "payer").await;
+        until(&client, &session, |session| session["waits"][0]["cause"] == "approval").await;
+        let approved = run(&["session", "approve", &session]);
+        assert!(approved.contains(&holder), "{approved}");
+        until(&client, &session, turn_is(1)).await;
+        assert_eq!(effects(fleet.folder.path()).len(), paid + 1, "the call has run once");
+
+        let undone = run(&["session", "undo", &session]);
+        assert!(undone.contains("undid the last turn"), "{undone}");
+
+        let session = begin(&client, "slow").await;
+        until(&client, &session, |session| session["state"] == "running").await;
+        let cancelled = run(&["session", "cancel", &session]);
+        assert!(cancelled.contains("cancelled; to continue the session"), "{cancelled}");
+        assert_eq!(shown(&client, &session).await["state"], "cancelled");
+    }
 }
 
 /// Begins sessions at one server, and sends requests for them to another server.

@@ -24,7 +24,7 @@ const ROUNDS: usize = 5;
 const DEFAULT_SESSIONS: usize = 25;
 const SESSIONS: &str = "AGENT_HOST_FLEET_SESSIONS";
 /// Number of sessions that are begun at the same time.
-const BEGUN_AT_ONCE: usize = 5;
+const REQUESTS_AT_ONCE: usize = 5;
 /// Maximum time until everything has ended after the last round, and the time that each session adds.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE_PER_SESSION: Duration = Duration::from_secs(1);
@@ -186,7 +186,7 @@ impl Run {
                 client.post("/api/sessions", json!({"agent": agent, "prompt": format!("Do {number}.")})).await;
             created.json(201)["session"].as_str().expect("an id").to_owned()
         });
-        let begun: Vec<String> = futures::stream::iter(begun).buffer_unordered(BEGUN_AT_ONCE).collect().await;
+        let begun: Vec<String> = futures::stream::iter(begun).buffer_unordered(REQUESTS_AT_ONCE).collect().await;
         for session in begun {
             self.prompts.entry(session).or_default().acknowledged += 1;
         }
@@ -213,22 +213,29 @@ impl Run {
 /// Approves or answers the first call of every second session that waits.
 async fn answer_some(client: &Client) {
     let waiting = client.get("/api/sessions?state=suspended&limit=500").await.json(200);
-    for item in waiting["sessions"].as_array().expect("a list").iter().step_by(2) {
-        let path = format!("/api/sessions/{}", encoded(item["session"].as_str().expect("an id")));
-        let details = client.get(&path).await.json(200);
-        let Some(wait) = details["waits"].get(0) else { continue };
-        let call = &wait["call"];
-        // The turn may have continued in the meantime, so every answer may be refused.
-        match wait["cause"].as_str() {
-            Some("approval") => {
-                let decisions = json!({"decisions": [{"call": call, "verdict": "granted"}]});
-                client.post(&format!("{path}/approvals"), decisions).await;
-            }
-            Some("answer") => {
-                client.post(&format!("{path}/answers"), json!({"call": call, "text": "Pier 3."})).await;
-            }
-            _ => {}
+    let items = waiting["sessions"].as_array().expect("a list").iter().step_by(2);
+    let sessions = items.map(|item| item["session"].as_str().expect("an id"));
+    // The networks delay each answer, so the sessions do not wait for one another.
+    futures::stream::iter(sessions)
+        .for_each_concurrent(REQUESTS_AT_ONCE, |session| answer_first_call(client, session))
+        .await;
+}
+
+async fn answer_first_call(client: &Client, session: &str) {
+    let path = format!("/api/sessions/{}", encoded(session));
+    let details = client.get(&path).await.json(200);
+    let Some(wait) = details["waits"].get(0) else { return };
+    let call = &wait["call"];
+    // The turn may have continued in the meantime, so every answer may be refused.
+    match wait["cause"].as_str() {
+        Some("approval") => {
+            let decisions = json!({"decisions": [{"call": call, "verdict": "granted"}]});
+            client.post(&format!("{path}/approvals"), decisions).await;
         }
+        Some("answer") => {
+            client.post(&format!("{path}/answers"), json!({"call": call, "text": "Pier 3."})).await;
+        }
+        _ => {}
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod request;
 pub(crate) mod resolve;
 pub(crate) mod respond;
 mod search;
+mod sent;
 pub(crate) mod show;
 mod tree;
 
@@ -89,12 +90,10 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             return resolve::resolve(options, store, data, terminal).await;
         }
         SessionCommand::Approve(options) => {
-            drop(store);
-            return approve::approve(options, data, terminal).await;
+            return approve::approve(options, store, data, terminal).await;
         }
         SessionCommand::Deny(options) => {
-            drop(store);
-            return approve::deny(options, data, terminal).await;
+            return approve::deny(options, store, data, terminal).await;
         }
         SessionCommand::Respond { session, event, no_run, json, agent } => {
             let after_answer = if no_run { respond::AfterAnswer::Record } else { respond::AfterAnswer::Continue };

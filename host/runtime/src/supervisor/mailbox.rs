@@ -5,7 +5,7 @@ use super::Shared;
 use super::tenants::{Place, Places, Tenant};
 use crate::requests::{
     Accepted, PendingRequest, RequestError, RequestProblem, SessionRequest, answer_from_json, answer_to_json,
-    request_from_json, request_to_json,
+    not_answered, request_from_json, request_to_json,
 };
 use crate::session::SessionError;
 use agent_store::{ClaimedRequest, News, RequestKey, RequestState, SMALL_REQUEST_BYTES, StoreError, StoredRequest};
@@ -205,7 +205,7 @@ impl Shared {
         let shared = self.clone();
         // In a task of its own, the request is removed from the store even if the caller stops waiting while it is being stored.
         let forwarding = async move { shared.post_and_wait(&key, content, (until, abandoned)).await };
-        self.tasks.spawn(forwarding).await.unwrap_or_else(|_| Err(unknown(session)))
+        self.tasks.spawn(forwarding).await.unwrap_or_else(|_| Err(not_answered(session)))
     }
 
     async fn post_and_wait(
@@ -259,7 +259,7 @@ impl Shared {
                 }
                 RequestState::Gone => return Err(busy(session)),
                 RequestState::Waiting if is_late || self.stop.is_cancelled() => return Err(busy(session)),
-                RequestState::Claimed if Instant::now() >= until + GRACE => return Err(unknown(session)),
+                RequestState::Claimed if Instant::now() >= until + GRACE => return Err(not_answered(session)),
                 RequestState::Waiting | RequestState::Claimed => {}
             }
             wait_for_answer(&mut answers, session).await;
@@ -288,15 +288,6 @@ async fn wait_for_answer(answers: &mut broadcast::Receiver<String>, session: &st
 /// The error for a request that no session has handled.
 pub(super) fn busy(session: &str) -> RequestError {
     RequestError::new(RequestProblem::Unavailable, format!("session `{session}` is busy; try again later"))
-}
-
-/// The error for a request that another process has taken and may have handled.
-fn unknown(session: &str) -> RequestError {
-    let message = format!(
-        "another process has taken the request to session `{session}` and has not answered; look at the session before you \
-         send the request again"
-    );
-    RequestError::new(RequestProblem::Unavailable, message)
 }
 
 #[cfg(test)]

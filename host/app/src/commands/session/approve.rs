@@ -1,23 +1,29 @@
 //! `session approve` and `session deny`: answers a session's approval requests, and continues the turn (L17).
 
+use super::sent;
 use crate::arguments::RunArguments;
 use crate::arguments::approval::{AnswerArguments, ApproveArguments, DenyArguments, Edit};
 use crate::commands::agent_settings;
 use crate::commands::open_session::{OpenedFor, OpenedSession, open_in};
 use crate::commands::run;
+use crate::commands::stored_sessions::find_open;
 use crate::commands::user_presence::UserPresence;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::Terminal;
+use crate::terminal::suspension::last_suspension;
 use agent_config::DataDirectory;
-use agent_core::event::ApprovalItem;
+use agent_core::event::WaitCause;
 use agent_core::message::CallId;
 use agent_core::run::TurnEnd;
-use agent_runtime::{ApprovalDecision, Session, Verdict};
+use agent_runtime::{ApprovalDecision, Session, SessionRequest, Verdict};
+use agent_store::Store;
+use std::sync::Arc;
 
 /// Runs `session approve`.
 pub(super) async fn approve(
     options: ApproveArguments,
+    store: Arc<dyn Store>,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
@@ -26,25 +32,34 @@ pub(super) async fn approve(
         let edited = edit.iter().find(|edit| call.is_named(&edit.call)).map(|edit| edit.arguments.clone());
         Verdict::Allow { scope: scope.into(), edited }
     };
-    answer_requests(answer, (&verdict, &edit), data, terminal).await
+    answer_requests(answer, (&verdict, &edit), (store, data), terminal).await
 }
 
 /// A function that returns the user's verdict about a call.
 type VerdictOfCall<'d> = &'d dyn Fn(&CallId) -> Verdict;
 
 /// Runs `session deny`.
-pub(super) async fn deny(options: DenyArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn deny(
+    options: DenyArguments,
+    store: Arc<dyn Store>,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let DenyArguments { answer, reason } = options;
     let verdict = |_: &CallId| Verdict::Deny { reason: reason.clone() };
-    answer_requests(answer, (&verdict, &[]), data, terminal).await
+    answer_requests(answer, (&verdict, &[]), (store, data), terminal).await
 }
 
 async fn answer_requests(
     options: AnswerArguments,
     (verdict, edits): (VerdictOfCall<'_>, &[Edit]),
-    data: &DataDirectory,
+    (store, data): (Arc<dyn Store>, &DataDirectory),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
+    if is_decided_by_holder(&*store, &options, (verdict, edits), data, terminal).await? {
+        return Ok(Exit::Done);
+    }
+    drop(store);
     let AnswerArguments { session, calls, no_run, json, agent } = options;
     let arguments = RunArguments { agent, session: Some(session), json, ..RunArguments::default() };
     let interrupts = Interrupts::listen(terminal.clone());
@@ -87,33 +102,70 @@ async fn decide(
             "the turn of session {subject} has already ended, so nothing was decided: {error}"
         )));
     }
-    let selected = select_calls(session.subject(), &waiting, calls)?;
+    let waiting: Vec<_> = waiting.into_iter().map(|item| (item.call, item.name)).collect();
+    let decisions = decisions((session.subject(), &waiting), calls, (verdict, edits))?;
+    session.approve(decisions).await.map_err(Failure::refused)
+}
+
+/// A call that waits for an approval, and the name of its tool.
+type WaitingCall = (CallId, String);
+
+/// Returns the verdict on each call that the user named, or on all waiting calls.
+fn decisions(
+    (session, waiting): (&str, &[WaitingCall]),
+    calls: &[String],
+    (verdict, edits): (VerdictOfCall<'_>, &[Edit]),
+) -> Result<Vec<ApprovalDecision>, Failure> {
+    let selected = select_calls(session, waiting, calls)?;
     if let Some(edit) = edits.iter().find(|edit| !selected.iter().any(|call| call.is_named(&edit.call))) {
-        return Err(unknown_call(session.subject(), &edit.call, &waiting));
+        return Err(unknown_call(session, &edit.call, waiting));
     }
-    let decisions = selected.into_iter().map(|call| ApprovalDecision { verdict: verdict(&call), call });
-    session.approve(decisions.collect()).await.map_err(Failure::refused)
+    Ok(selected.into_iter().map(|call| ApprovalDecision { verdict: verdict(&call), call }).collect())
+}
+
+/// Lets the process that has the session open take the verdicts and continue the turn. Returns false if no process has the
+/// session open, or if its process takes no requests.
+async fn is_decided_by_holder(
+    store: &dyn Store,
+    options: &AnswerArguments,
+    (verdict, edits): (VerdictOfCall<'_>, &[Edit]),
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<bool, Failure> {
+    let session = find_open(store, data, &options.session).await?;
+    let Some(suspension) = last_suspension(store, &session.subject).await? else { return Ok(false) };
+    let waits = suspension.waits.into_iter().filter(|wait| matches!(wait.cause, WaitCause::Approval { .. }));
+    let waiting: Vec<_> = waits.map(|wait| (wait.call, wait.name)).collect();
+    if session.open_in.is_none() || waiting.is_empty() {
+        return Ok(false);
+    }
+    let decisions = decisions((&session.subject, &waiting), &options.calls, (verdict, edits))?;
+    let is_sent = sent::send(store, &session, &SessionRequest::Approve(decisions), terminal).await?.is_some();
+    if is_sent {
+        terminal.note(format!("stored; {}", sent::continued_by(&session)));
+    }
+    Ok(is_sent)
 }
 
 /// Returns the full ids of the calls that the user named. The user may write the session's id before a call id. If no
 /// call is named, returns all waiting calls.
-fn select_calls(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Vec<CallId>, Failure> {
+fn select_calls(session: &str, waiting: &[WaitingCall], calls: &[String]) -> Result<Vec<CallId>, Failure> {
     if waiting.is_empty() {
         return Err(Failure::refused(format!("session {session} is not waiting for an approval")));
     }
     if calls.is_empty() {
-        return Ok(waiting.iter().map(|item| item.call.clone()).collect());
+        return Ok(waiting.iter().map(|(call, _)| call.clone()).collect());
     }
     let id = |call: &String| {
         let id = call.strip_prefix(session).and_then(|rest| rest.strip_prefix('/')).unwrap_or(call);
-        let found = waiting.iter().find(|item| item.call.is_named(id));
-        found.map(|item| item.call.clone()).ok_or_else(|| unknown_call(session, call, waiting))
+        let found = waiting.iter().find(|(call, _)| call.is_named(id));
+        found.map(|(call, _)| call.clone()).ok_or_else(|| unknown_call(session, call, waiting))
     };
     calls.iter().map(id).collect()
 }
 
-fn unknown_call(session: &str, call: &str, waiting: &[ApprovalItem]) -> Failure {
-    let waiting: Vec<_> = waiting.iter().map(|item| format!("{} ({})", item.call, item.name)).collect();
+fn unknown_call(session: &str, call: &str, waiting: &[WaitingCall]) -> Failure {
+    let waiting: Vec<_> = waiting.iter().map(|(call, name)| format!("{call} ({name})")).collect();
     let waiting = waiting.join(", ");
     Failure::refused(format!(
         "`{call}` is not waiting for an approval in session {session}; these calls are waiting: {waiting}"
@@ -138,8 +190,8 @@ async fn close_without_running(
 mod tests {
     use super::*;
 
-    fn item(call: &str) -> ApprovalItem {
-        ApprovalItem { call: CallId(call.into()), name: "pay".into(), digest: None, details: None }
+    fn item(call: &str) -> WaitingCall {
+        (CallId(call.into()), "pay".into())
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! `session cancel`: ends a suspended turn, so that the session accepts the next prompt (L1, L29).
 
-use super::open_to_decide;
+use super::{open_to_decide, sent};
 use crate::commands::delegation;
 use crate::commands::open_session::BUSY_TIMEOUT;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_config::DataDirectory;
 use agent_core::event::{Wait, WaitCause};
+use agent_runtime::SessionRequest;
 use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,10 +25,15 @@ pub(super) async fn cancel(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
+    if is_cancelled_by_holder(&store, &session, terminal).await? {
+        let (subject, flag) = (&session.subject, data.flag());
+        terminal.note(format!("cancelled; to continue the session: agent-host --session {subject}{flag} \"…\""));
+        return Ok(Exit::Done);
+    }
     if let (Some(process), SessionState::Running) = (&session.open_in, session.state) {
         return Err(Failure::refused(format!(
-            "the turn of session {} runs in {process}, and only that process can cancel it: press Ctrl-C there, or \
-             run `kill -INT {}`",
+            "the turn of session {} runs in {process}, which takes no requests, and only that process can cancel it: press \
+             Ctrl-C there, or run `kill -INT {}`",
             session.subject,
             process.process_id().map_or_else(|| "PID".to_owned(), |id| id.to_string())
         )));
@@ -44,13 +50,26 @@ pub(super) async fn cancel(
         terminal.note(format!("{prompts} that waited for the end of the turn will not run"));
     }
     terminal.note(format!("cancelled; to continue the session: agent-host --session {subject}{flag} \"…\""));
-    for line in cancel_delegates(&store, ended.waits, data, MAX_LEVELS).await? {
+    for line in cancel_delegates(&store, ended.waits, (data, terminal), MAX_LEVELS).await? {
         terminal.note(line);
     }
     if let Some(parent) = ended.parent {
         terminal.note(delegation::continue_parent_note(&*store, &parent, data).await?);
     }
     Ok(Exit::Done)
+}
+
+/// Lets the process that has the session open cancel its open turn, and the turns of the sessions to which it has delegated
+/// work. Returns false if no process has the session open, or if its process takes no requests.
+async fn is_cancelled_by_holder(
+    store: &Arc<dyn Store>,
+    session: &SessionSummary,
+    terminal: &Terminal,
+) -> Result<bool, Failure> {
+    if !session.state.is_open() {
+        return Ok(false);
+    }
+    Ok(sent::send(&**store, session, &SessionRequest::Cancel, terminal).await?.is_some())
 }
 
 /// State that a turn had before this command ended it.
@@ -87,7 +106,7 @@ async fn end_turn(
 fn cancel_delegates<'c>(
     store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,
-    data: &'c DataDirectory,
+    (data, terminal): (&'c DataDirectory, &'c Terminal),
     levels: usize,
 ) -> Pin<Box<dyn Future<Output = Result<Vec<String>, Failure>> + Send + 'c>> {
     Box::pin(async move {
@@ -98,16 +117,21 @@ fn cancel_delegates<'c>(
             let found = store.sessions(filter, 1).await.map_err(Failure::failed)?;
             // If the delegated session was not created yet, it will never be created, so there is nothing to cancel.
             let Some(child) = found.into_iter().next() else { continue };
+            if is_cancelled_by_holder(store, &child, terminal).await? {
+                lines.push(format!("the delegate session {subject} was also cancelled"));
+                continue;
+            }
             if let (Some(process), SessionState::Running) = (&child.open_in, child.state) {
                 lines.push(format!(
-                    "the delegate session {subject} runs in {process}, and only that process can cancel it"
+                    "the delegate session {subject} runs in {process}, which takes no requests, and only that process can \
+                     cancel it"
                 ));
                 continue;
             }
             let Some(ended) = end_turn(store, &child, data).await? else { continue };
             lines.push(format!("the delegate session {subject} was also cancelled"));
             if levels > 0 {
-                lines.extend(cancel_delegates(store, ended.waits, data, levels - 1).await?);
+                lines.extend(cancel_delegates(store, ended.waits, (data, terminal), levels - 1).await?);
             }
         }
         Ok(lines)

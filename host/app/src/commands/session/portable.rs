@@ -6,6 +6,7 @@ use crate::commands::stored_sessions::find;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_config::DataDirectory;
+use agent_runtime::SessionRequest;
 use agent_runtime::transfer::{self, ForkAt, ImportAs, ImportOptions, SessionDocument, TransferError};
 use agent_store::{Store, StoreError};
 use std::io::{self, ErrorKind};
@@ -45,6 +46,11 @@ pub(super) async fn undo(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let session = find(&*store, data, Some(session)).await?;
+    let later = "the messages of the turn stay stored, but later turns do not recall them";
+    if super::sent::send(&*store, &session, &SessionRequest::Undo, terminal).await?.is_some() {
+        terminal.note(format!("undid the last turn of {}; {later}", session.subject));
+        return Ok(Exit::Done);
+    }
     let mut open = super::open_to_decide(store, &session, data, Duration::ZERO).await?;
     if open.state().is_open() {
         let turn = open.state().turns;
@@ -59,11 +65,7 @@ pub(super) async fn undo(
     let left = text::count(open.state().view.len(), "message");
     open.close().await.map_err(Failure::failed)?;
     undone.map_err(Failure::refused)?;
-    terminal.note(format!(
-        "undid the last turn of {}; the model now sees {left}; the messages of the turn stay stored, but later \
-         turns do not recall them",
-        session.subject
-    ));
+    terminal.note(format!("undid the last turn of {}; the model now sees {left}; {later}", session.subject));
     Ok(Exit::Done)
 }
 

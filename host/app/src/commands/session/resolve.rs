@@ -1,5 +1,6 @@
 //! `session resolve`: records the user's decision about a call whose outcome is unknown (D3).
 
+use super::sent;
 use crate::arguments::Verdict;
 use crate::commands::decision;
 use crate::commands::delegation;
@@ -10,6 +11,7 @@ use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{Suspension, Wait};
 use agent_core::message::CallId;
+use agent_runtime::SessionRequest;
 use agent_store::{CallFilter, SessionFilter, SessionSummary, Store};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +28,8 @@ pub(super) struct ResolveOptions {
     pub(super) session: Option<String>,
 }
 
-/// Stores the decision about the call. The turn continues only when the user continues the session.
+/// Stores the decision about the call. If another process has the session open and takes the decision, it continues the turn.
+/// Otherwise, the turn continues only when the user continues the session.
 pub(super) async fn resolve(
     options: ResolveOptions,
     store: Arc<dyn Store>,
@@ -39,6 +42,11 @@ pub(super) async fn resolve(
         Some(session) => find_open(&*store, data, session).await?,
         None => waiting_session(&*store, data, call).await?,
     };
+    let request = SessionRequest::Resolve { call: CallId(call.to_owned()), decision: decision.clone() };
+    if sent::send(&*store, &session, &request, terminal).await?.is_some() {
+        terminal.note(format!("stored the decision about {call}; {}", sent::continued_by(&session)));
+        return Ok(Exit::Done);
+    }
     let mut open = super::open_to_decide(store.clone(), &session, data, Duration::ZERO).await?;
     let resolved = open.resolve(CallId(call.to_owned()), decision).await;
     let (parent, waits) = (open.state().delegated_by.clone(), open.state().waits());

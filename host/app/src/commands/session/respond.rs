@@ -1,6 +1,7 @@
 //! `session respond`: records the answer of a service, or an answer to an approval request, from a CloudEvent, and
 //! continues the turn (L10, L17, I6).
 
+use super::sent;
 use crate::arguments::{AgentArguments, RunArguments};
 use crate::commands::agent_settings;
 use crate::commands::delegation;
@@ -20,7 +21,7 @@ use agent_config::first_use::FirstUseHandler;
 use agent_core::event::Wait;
 use agent_core::tool::Violation;
 use agent_runtime::approvals::APPROVAL_RESOLVED;
-use agent_runtime::{RespondError, ResponseOutcome, Session, SessionError, TurnResult};
+use agent_runtime::{Accepted, RespondError, ResponseOutcome, Session, SessionError, SessionRequest, TurnResult};
 use agent_store::Store;
 use serde_json::json;
 use std::sync::Arc;
@@ -58,6 +59,15 @@ pub(super) async fn respond(
 ) -> Result<Exit, Failure> {
     let event = event_file::read(&options.event)?;
     let found = find_open(&*store, data, &options.session).await.map_err(add_no_context_code)?;
+    let request = SessionRequest::Respond(Box::new(event.clone()));
+    if let Some(accepted) = sent::send(&*store, &found, &request, terminal).await? {
+        let storage = Storage { store, data: data.clone() };
+        report(&outcome_of(accepted), &found.subject, &storage, (options.format, terminal)).await?;
+        if options.format != Format::Json {
+            terminal.note(sent::continued_by(&found));
+        }
+        return Ok(Exit::Done);
+    }
     let names_agent = options.agent != AgentArguments::default();
     // An approval is checked against the agent's tools, so the agent is always needed to record an approval.
     let needs_agent = event.event_type == APPROVAL_RESOLVED.as_str();
@@ -80,7 +90,7 @@ pub(super) async fn respond(
     let responded = session.respond(event).await;
     let is_ready = matches!(&responded, Ok(ResponseOutcome::Taken { waits, .. }) if waits.is_empty());
     let reported = match responded {
-        Ok(responded) => report(&responded, &session, &storage, (options.format, terminal)).await,
+        Ok(responded) => report(&responded, session.subject(), &storage, (options.format, terminal)).await,
         Err(RespondError::Session(error)) if matches!(*error, SessionError::Approval(_)) => {
             Err(Failure::refused(error))
         }
@@ -146,10 +156,19 @@ fn add_no_context_code(failure: Failure) -> Failure {
     Failure { message: format!("no_context: {}", failure.message), ..failure }
 }
 
+/// Returns what the process that has the session open did with an answer.
+fn outcome_of(accepted: Accepted) -> ResponseOutcome {
+    match accepted {
+        Accepted::Stored { violations, waits } => ResponseOutcome::Taken { violations, waits },
+        Accepted::Late => ResponseOutcome::Late,
+        _ => ResponseOutcome::Duplicate,
+    }
+}
+
 /// Reports whether the answer was accepted, and which answers the turn still waits for.
 async fn report(
     responded: &ResponseOutcome,
-    session: &Session,
+    session: &str,
     storage: &Storage,
     (format, terminal): (Format, &Terminal),
 ) -> Result<(), Failure> {
@@ -166,7 +185,6 @@ async fn report(
         ResponseOutcome::Late => ("late", "the answer came too late: the call has another result; nothing was changed"),
     };
     if format == Format::Json {
-        let session = session.subject();
         let line = json!({"type": "responded", "status": status, "session": session, "violations": violations, "waits": waits});
         return terminal.print(line.to_string()).map_err(Failure::output);
     }
@@ -176,7 +194,7 @@ async fn report(
         terminal.note(format!("  {} {}", violation.pointer, violation.message));
     }
     if !waits.is_empty() {
-        terminal.note(pending_answers::describe(session.subject(), waits, (&*storage.store, &storage.data)).await?);
+        terminal.note(pending_answers::describe(session, waits, (&*storage.store, &storage.data)).await?);
     }
     Ok(())
 }

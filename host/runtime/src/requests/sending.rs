@@ -1,0 +1,66 @@
+//! Sends a request to a session that another process has open, from a process without a supervisor (F2).
+
+use super::stored::{answer_from_json, request_to_json};
+use super::{Accepted, RequestError, RequestProblem, SessionRequest};
+use agent_store::{RequestKey, RequestState, SessionFilter, Store};
+use std::time::Duration;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Time between two checks for an answer.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Time that the sender waits longer for a request that a process has begun to handle.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Sends a request to the session's process, and waits for the answer. A server and a worker take requests; a session in a
+/// terminal does not.
+///
+/// Returns `None` if the request had no effect: no process has taken it within `patience`, or the session is no longer open in
+/// another process. If this future is dropped, the request stays until `patience` has passed.
+///
+/// # Errors
+///
+/// Fails as the session answers, for example if the session does not wait for what the request contains. Fails with
+/// [`RequestProblem::Unavailable`] if a process has taken the request and does not answer; then the request may have an effect.
+pub async fn send_to_holder(
+    store: &dyn Store,
+    session: &str,
+    request: &SessionRequest,
+    patience: Duration,
+) -> Result<Option<Accepted>, RequestError> {
+    let key = RequestKey { session: session.to_owned(), id: Uuid::new_v4().to_string() };
+    let until = Instant::now() + patience;
+    store.post_request(&key, &request_to_json(request)?, patience).await?;
+    loop {
+        let gives_up = Instant::now() >= until || !is_open_elsewhere(store, session).await?;
+        let state = match gives_up {
+            true => store.withdraw_request(&key).await?,
+            false => store.request_state(&key).await?,
+        };
+        match state {
+            RequestState::Answered(answer) => {
+                // The answer is deleted later if this fails.
+                let _ = store.remove_request(&key).await;
+                return answer_from_json(&answer).map(Some);
+            }
+            RequestState::Gone => return Ok(None),
+            RequestState::Waiting if gives_up => return Ok(None),
+            RequestState::Claimed if Instant::now() >= until + GRACE => return Err(not_answered(session)),
+            RequestState::Waiting | RequestState::Claimed => tokio::time::sleep(INTERVAL).await,
+        }
+    }
+}
+
+async fn is_open_elsewhere(store: &dyn Store, session: &str) -> Result<bool, RequestError> {
+    let filter = SessionFilter { subject: Some(session.to_owned()), ..SessionFilter::default() };
+    Ok(store.sessions(filter, 1).await?.iter().any(|found| found.open_in.is_some()))
+}
+
+/// The error for a request that another process has taken and may have handled.
+pub(crate) fn not_answered(session: &str) -> RequestError {
+    let message = format!(
+        "another process has taken the request to session `{session}` and has not answered; look at the session before you \
+         send the request again"
+    );
+    RequestError::new(RequestProblem::Unavailable, message)
+}
