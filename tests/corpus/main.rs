@@ -4,6 +4,9 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "../end_to_end/program.rs"]
+mod program;
+
 #[path = "../end_to_end/support.rs"]
 #[allow(dead_code, reason = "the corpus uses only a part of the support for the end-to-end tests")]
 mod support;

@@ -81,13 +81,17 @@ fn develop(author: &ShellUser, command: &str, call: &str, change: TextChange) {
 /// The author pushes the plugin to a registry, and another user installs the plugin from the registry.
 fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, registry): (&str, &str)) {
     let commands: Vec<String> = steps.iter().map(|typed| typed.command.replace("registry.example", registry)).collect();
-    let [build, push, add, session] = &commands[..] else {
+    let [build, key, push, add, session] = &commands[..] else {
         panic!("the README has other steps for sharing: {commands:?}")
     };
     author.succeed(build);
-    author.succeed(push);
+    // The key's password is asked for on a terminal.
+    author.succeed(&format!("{key} --no-password"));
+    let pushed = author.succeed(push);
+    assert!(pushed.contains("signed    "), "{pushed}");
     let user = ShellUser::begin(&format!("user-{language}"), &[]);
-    user.succeed(add);
+    let added = user.succeed(add);
+    assert!(added.contains("signed    "), "{added}");
     // With `--model`, the session does not ask which model to use.
     let mut screen = user.session(&format!("{session} --model offline"));
     screen.wait_for_prompt(1);

@@ -80,6 +80,7 @@ mod plugin_explain;
 mod postgres_server;
 mod prefilter;
 mod process_limits;
+mod program;
 mod prompt_exchange;
 mod public_components;
 mod python_sdk;

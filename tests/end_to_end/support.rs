@@ -1,6 +1,7 @@
 //! Shared test support: the built components, [`TestHost`] for running sessions, and helpers that read what a session
 //! stored.
 
+pub(crate) use crate::program::agent_host;
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{Message, TurnInput};
 use agent_core::view::shown_message;
@@ -10,7 +11,6 @@ use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, PluginAll
 use agent_store::{MessageRange, Options, SessionLog, SqliteStore, StoredRecord};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -55,20 +55,6 @@ pub(crate) fn base_call_id(id: &str) -> String {
     let call = agent_core::message::CallId(id.to_owned());
     let name = id.rsplit_once('_').map_or(id, |(name, _)| name);
     if call.is_named(name) { name.to_owned() } else { id.to_owned() }
-}
-
-/// Returns a command that runs the built program. Neither the user-wide configuration nor the variables of the person who runs the
-/// tests change what it does.
-pub(crate) fn agent_host() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    let user = Path::new(env!("CARGO_TARGET_TMPDIR")).join("user");
-    command.env("XDG_CONFIG_HOME", user.join("configuration")).env("XDG_DATA_HOME", user.join("data"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("AGENT_HOST_")) {
-            command.env_remove(name);
-        }
-    }
-    command
 }
 
 pub(crate) fn cargo() -> PathBuf {

@@ -47,6 +47,8 @@ mod postgres_server;
 #[allow(dead_code, reason = "only the tests stop servers")]
 #[path = "../../end_to_end/serve/process.rs"]
 mod process;
+#[path = "../../end_to_end/program.rs"]
+mod program;
 mod raw;
 mod samples;
 mod server;

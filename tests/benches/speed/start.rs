@@ -7,7 +7,7 @@ use crate::table::{Table, micros, reached};
 use agent_plugins::{Manifest, with_manifest};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use wasmtime::bail;
 use wasmtime::error::Context;
@@ -77,7 +77,7 @@ fn rename_tool(component: &[u8], name: &[u8]) -> wasmtime::Result<Vec<u8>> {
 
 fn start(directory: &Path, plugins: &Path) -> wasmtime::Result<Duration> {
     let start_time = Instant::now();
-    let mut host = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+    let mut host = crate::program::agent_host()
         .args(["--model", "scripted:script.json", "--json", "--data", "data", "--plugins"])
         .arg(plugins)
         .arg("How many lines has notes.txt?")

@@ -23,7 +23,7 @@ const ROUNDS: usize = 5;
 /// Number of sessions that all rounds together begin, unless the variable [`SESSIONS`] contains another number.
 const DEFAULT_SESSIONS: usize = 25;
 const SESSIONS: &str = "AGENT_HOST_FLEET_SESSIONS";
-/// Number of sessions that are begun at the same time.
+/// Number of requests that are sent at the same time.
 const REQUESTS_AT_ONCE: usize = 5;
 /// Maximum time until everything has ended after the last round, and the time that each session adds.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -40,7 +40,7 @@ impl ServeProcess {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> Self {
-        let mut child = crate::support::agent_host()
+        let mut child = crate::program::agent_host()
             .args(["--data", data])
             .args(command)
             .args(arguments)

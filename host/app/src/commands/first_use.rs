@@ -41,7 +41,11 @@ impl FirstUsePrompt for Terminal {
     async fn ask(&self, request: &mut FirstUseQuestion<'_>, stop: &CancellationToken) -> FirstUseAnswer {
         self.idle();
         let show = |request: &FirstUseQuestion<'_>| {
-            self.note(text::wrapped_entry(&card(&request.into(), request.offers()), self.width()));
+            let mut shown = card(&request.into(), request.offers());
+            if let Some(folder) = request.narrower_folder() {
+                shown.push_str(&format!("\n  {DIM}`d {}` offers only this folder{DIM:#}", text::harmless(&folder)));
+            }
+            self.note(text::wrapped_entry(&shown, self.width()));
         };
         show(request);
         loop {

@@ -4,7 +4,7 @@ use super::offers::OfferedFolder;
 use crate::grants::Kind;
 use agent_plugins::{Access, TreeGrant};
 use serde_json::Value;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// The folders that a plugin has or had, which decide to which folders a question offers access.
 #[derive(Clone, Debug, Default)]
@@ -38,10 +38,41 @@ pub(super) fn offered_folders(
     if readable.is_empty() {
         return vec![(kind(access), folder.written.clone())];
     }
-    let mut named = Vec::new();
-    add_named_folders(arguments, &readable, &mut named);
+    let named = named_folders(arguments, &readable);
     let chosen = if named.is_empty() { readable } else { named };
     chosen.into_iter().map(|tree| (kind(access), written(tree, folder))).collect()
+}
+
+/// Returns the folder below `base` that contains all files and folders that the arguments name, relative to `base`. Returns
+/// `None` if the arguments name none, or name some that are directly in `base` or outside of it.
+pub(super) fn folder_of_call(arguments: &Value, base: &Path) -> Option<PathBuf> {
+    let canonical = |path: &Path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        std::fs::canonicalize(path).ok()
+    };
+    let top = canonical(base)?;
+    let mut folders = texts(arguments).into_iter().filter_map(|text| {
+        let named = Path::new(text);
+        let parent = named.parent().filter(|_| named.is_relative())?;
+        // A text that names nothing is not a path.
+        let folder = canonical(&base.join(parent)).filter(|folder| folder.is_dir())?;
+        let may_be_new = !parent.as_os_str().is_empty() && !text.contains(char::is_whitespace);
+        let is_path = may_be_new || base.join(named).exists();
+        is_path.then_some(folder)
+    });
+    let first = folders.next()?;
+    let below = first.strip_prefix(&top).ok().filter(|below| !below.as_os_str().is_empty())?;
+    folders.all(|folder| folder == first).then(|| below.to_owned())
+}
+
+/// Returns all texts in the arguments, at any depth.
+fn texts(arguments: &Value) -> Vec<&str> {
+    match arguments {
+        Value::String(text) => vec![text],
+        Value::Array(values) => values.iter().flat_map(texts).collect(),
+        Value::Object(values) => values.values().flat_map(texts).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn written(tree: &TreeGrant, folder: &OfferedFolder) -> String {
@@ -51,20 +82,16 @@ fn written(tree: &TreeGrant, folder: &OfferedFolder) -> String {
     }
 }
 
-/// Adds the innermost folder of each text in the arguments that is a path in one of the folders.
-fn add_named_folders<'t>(arguments: &Value, folders: &[&'t TreeGrant], named: &mut Vec<&'t TreeGrant>) {
-    match arguments {
-        Value::String(text) => {
-            let innermost =
-                folders.iter().filter(|tree| is_within(text, &tree.guest)).max_by_key(|tree| tree.guest.len());
-            if let Some(tree) = innermost.filter(|tree| !named.contains(tree)) {
-                named.push(tree);
-            }
+/// Returns the innermost folder of each text in the arguments that is a path in one of the folders.
+fn named_folders<'t>(arguments: &Value, folders: &[&'t TreeGrant]) -> Vec<&'t TreeGrant> {
+    let mut named = Vec::new();
+    for text in texts(arguments) {
+        let innermost = folders.iter().filter(|tree| is_within(text, &tree.guest)).max_by_key(|tree| tree.guest.len());
+        if let Some(tree) = innermost.filter(|tree| !named.contains(*tree)) {
+            named.push(*tree);
         }
-        Value::Array(values) => values.iter().for_each(|value| add_named_folders(value, folders, named)),
-        Value::Object(values) => values.values().for_each(|value| add_named_folders(value, folders, named)),
-        _ => {}
     }
+    named
 }
 
 /// Whether a path is written as one in a folder. The folder `.` does not count, because each text could be such a path.
@@ -72,4 +99,43 @@ fn is_within(path: &str, folder: &str) -> bool {
     let parts = |text| Path::new(text).components().filter(|part| *part != Component::CurDir).collect::<Vec<_>>();
     let (path, folder) = (parts(path), parts(folder));
     !folder.is_empty() && path.starts_with(&folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// P6: the folder that a call needs is found only if all of its paths are in it.
+    #[cfg(unix)]
+    #[test]
+    fn p6_finds_the_folder_of_a_call() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let base = directory.path();
+        std::fs::create_dir_all(base.join("docs/old")).expect("created");
+        std::fs::create_dir(base.join("src")).expect("created");
+        std::fs::write(base.join("a.md"), "").expect("written");
+        std::fs::write(base.join("docs/b.md"), "").expect("written");
+        std::os::unix::fs::symlink("/", base.join("outside")).expect("linked");
+        let found = |arguments: Value| folder_of_call(&arguments, base).map(|path| path.to_string_lossy().into_owned());
+        assert_eq!(found(json!({"path": "docs/b.md"})).as_deref(), Some("docs"));
+        assert_eq!(
+            found(json!({"path": "docs/old/new.md", "text": "src/a.rs is\nmissing"})).as_deref(),
+            Some("docs/old")
+        );
+        assert_eq!(found(json!([{"path": "docs/b.md"}, {"path": "./docs/c.md"}])).as_deref(), Some("docs"));
+        let others = [
+            json!({"path": "a.md"}),
+            json!([{"path": "docs/b.md"}, {"path": "a.md"}]),
+            json!([{"path": "docs/b.md"}, {"path": "docs/old/c.md"}]),
+            json!({"path": "../elsewhere"}),
+            json!({"path": "outside/etc"}),
+            json!({"path": "/etc/passwd"}),
+            json!({"query": "words"}),
+            json!(null),
+        ];
+        for arguments in others {
+            assert_eq!(found(arguments.clone()), None, "{arguments}");
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! The question to the user about the missing grants of a plugin. The caller of this crate shows the question.
 
-use super::offers::{GrantOffers, OfferBounds, OfferedFolder, OfferedHosts};
+use super::folders::folder_of_call;
+use super::offers::{GrantOffer, GrantOffers, OfferBounds, OfferedFolder, OfferedHosts};
 use super::report::FirstUseReport;
 use crate::environment::HostEnvironment;
+use crate::grants::Kind;
 use agent_plugins::{CallNeeds, PluginIdentity, UnmetNeed};
 use async_trait::async_trait;
 use std::path::{Component, Path};
@@ -79,6 +81,23 @@ impl FirstUseQuestion<'_> {
     pub fn offer_folder(&mut self, typed: &str) {
         self.folder = typed_folder(&self.folder, typed);
         self.update_offers();
+    }
+
+    /// Returns the folder that contains all files which the call names, as the user would type it, if the question offers a folder
+    /// around it.
+    pub fn narrower_folder(&self) -> Option<String> {
+        let is_offered = |offer: &GrantOffer| {
+            matches!(offer.grant.kind, Kind::Read | Kind::Write) && offer.grant.value == self.folder.written
+        };
+        if self.folder.is_typed || !self.offers.offered.iter().any(is_offered) {
+            return None;
+        }
+        let base = self.folder.base.join(&self.folder.written);
+        let below = folder_of_call(&self.bounds.arguments, &base)?;
+        let canonical = |path: &Path| std::fs::canonicalize(path).ok();
+        let is_current = canonical(&base) == canonical(Path::new("."));
+        let typed = if is_current { below } else { canonical(&base.join(below))? };
+        Some(typed.to_string_lossy().into_owned())
     }
 
     /// Offers only reading, although the plugin requests to change files.
