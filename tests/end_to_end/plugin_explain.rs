@@ -107,7 +107,7 @@ fn p6_explain_shows_every_kind_of_request() {
     assert!(!without_agent.contains("gets"), "{without_agent}");
 }
 
-/// I2, P6: `plugin explain` and `plugin inspect` need no value of a secret or a granted variable, and warn of those that are not
+/// I2, P6: `plugin explain`, `inspect` and `list` need no value of a secret or a granted variable, and warn of those that are not
 /// set. `config check` lists unset variables together with all other problems; `--agent` names the file as in other commands.
 #[test]
 fn i2_unset_variables_are_problems_only_for_a_start() {
@@ -130,6 +130,8 @@ fn i2_unset_variables_are_problems_only_for_a_start() {
     assert!(!explained.contains("placeholder"), "{explained}");
     let (code, _, notes) = run(&["plugin", "inspect", "wants", "--agent", "agent.toml"]);
     assert_eq!(code, Some(0), "{notes}");
+    let (code, listed, notes) = run(&["plugin", "list", "--agent", "agent.toml"]);
+    assert!(code == Some(0) && listed.contains("wants") && notes.contains("`A_TOKEN` is not set"), "{listed}{notes}");
     let (code, _, problems) = run(&["plugin", "call", "wants", "text.count", "--agent", "agent.toml"]);
     assert!(code == Some(2) && problems.contains("`A_TOKEN` is not set"), "{problems}");
 

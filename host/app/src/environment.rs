@@ -4,7 +4,7 @@ use crate::arguments::NatsArguments;
 use agent_config::settings::AGENT_FILE;
 use agent_config::{
     COMPILE_COMMAND, ConfigError, DataDirectory, HostEnvironment, MediaStore, SharedDatabase, nats_from_option,
-    nats_from_variable, nats_with_credentials,
+    nats_from_variable, nats_with_certificate, nats_with_credentials,
 };
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
@@ -80,7 +80,8 @@ pub(crate) fn media_store(option: Option<&str>) -> Result<Option<MediaStore>, Co
 }
 
 /// Returns the NATS servers that the option `--nats` or else the variable `AGENT_HOST_NATS` selects. An empty variable counts as
-/// unset. The process signs in with the file that `--nats-credentials` or `AGENT_HOST_NATS_CREDENTIALS` names, if there is one.
+/// unset. The process signs in with the file that `--nats-credentials` or `AGENT_HOST_NATS_CREDENTIALS` names, if there is one, and
+/// with the certificate of `--nats-certificate` and `--nats-key` or their variables.
 pub(crate) fn nats(arguments: &NatsArguments) -> Result<Option<NatsAddress>, ConfigError> {
     let password = variable("NATS_PASSWORD");
     let address = match (arguments.nats.as_deref(), variable("AGENT_HOST_NATS").filter(|text| !text.is_empty())) {
@@ -88,9 +89,20 @@ pub(crate) fn nats(arguments: &NatsArguments) -> Result<Option<NatsAddress>, Con
         (None, Some(text)) => nats_from_variable(&text, password.as_deref())?,
         (None, None) => return Ok(None),
     };
-    match arguments.nats_credentials.as_deref().filter(|file| !file.as_os_str().is_empty()) {
-        None => Ok(Some(address)),
-        Some(file) => nats_with_credentials(address, file).map(Some),
+    let named = |file: &'_ Option<PathBuf>| file.clone().filter(|file| !file.as_os_str().is_empty());
+    let address = match named(&arguments.nats_credentials) {
+        None => address,
+        Some(file) => nats_with_credentials(address, &file)?,
+    };
+    match (named(&arguments.nats_certificate), named(&arguments.nats_key)) {
+        (Some(certificate), Some(key)) => nats_with_certificate(address, &certificate, &key).map(Some),
+        (None, None) => Ok(Some(address)),
+        (Some(_), None) => {
+            Err(ConfigError::Nats("the certificate for NATS needs its private key: --nats-key FILE".into()))
+        }
+        (None, Some(_)) => {
+            Err(ConfigError::Nats("the private key for NATS needs its certificate: --nats-certificate FILE".into()))
+        }
     }
 }
 

@@ -60,7 +60,7 @@ pub use data_location::{DataLocation, SharedDatabase};
 pub use environment::{COMPILE_COMMAND, HostEnvironment, INSTALLED_PLUGINS, installed_code_of};
 pub use error::ConfigError;
 pub use media_location::MediaStore;
-pub use nats_location::{nats_from_option, nats_from_variable, nats_with_credentials};
+pub use nats_location::{nats_from_option, nats_from_variable, nats_with_certificate, nats_with_credentials};
 pub use plugin_access::{MissingAccess, PluginAccess};
 pub use plugin_lock::{PluginLockState, plugin_lock_state};
 pub use proposed_file::{ProposedFile, save_agent_file, text_digest};

@@ -51,6 +51,14 @@ pub fn nats_with_credentials(address: NatsAddress, file: &Path) -> Result<NatsAd
         .map_err(|error| ConfigError::Nats(error.to_string()))
 }
 
+/// Adds a certificate for servers that ask for one, and its private key, both in PEM format. Only regular files up to 256 KiB are
+/// read.
+pub fn nats_with_certificate(address: NatsAddress, certificate: &Path, key: &Path) -> Result<NatsAddress, ConfigError> {
+    address
+        .with_client_certificate(certificate.to_owned(), key.to_owned(), read_regular_file)
+        .map_err(|error| ConfigError::Nats(error.to_string()))
+}
+
 fn parse(text: &str, source: &str) -> Result<NatsAddress, ConfigError> {
     NatsAddress::parse(text)
         .map_err(|error| ConfigError::Nats(format!("{source} is not the address of a NATS server: {error}")))

@@ -1,5 +1,6 @@
 //! The address of NATS servers. Error messages and logs contain only the parts of the address that are not secret.
 
+use crate::client_certificate::ClientCertificate;
 use crate::credentials::{CredentialsFile, ReadFile};
 use crate::error::FleetError;
 use crate::subjects::decoded;
@@ -35,6 +36,7 @@ pub struct NatsAddress {
     /// Beginning of all subjects of the fleet.
     pub(crate) fleet: String,
     pub(crate) credentials: Option<Credentials>,
+    pub(crate) certificate: Option<ClientCertificate>,
     pub(crate) requires_tls: bool,
 }
 
@@ -76,7 +78,7 @@ impl NatsAddress {
         }
         let is_local = servers.iter().all(is_local);
         let requires_tls = scheme == "tls" || (!is_local && !is_tls_disabled);
-        Ok(Self { servers, fleet: fleet.to_owned(), credentials, requires_tls })
+        Ok(Self { servers, fleet: fleet.to_owned(), credentials, certificate: None, requires_tls })
     }
 
     /// Returns whether the address contains a password or a token. A user without a password counts as a token, as for NATS's own
@@ -109,6 +111,21 @@ impl NatsAddress {
         let file = CredentialsFile::new(path, read);
         file.user_key().map_err(FleetError::Credentials)?;
         self.credentials = Some(Credentials::File(file));
+        Ok(self)
+    }
+
+    /// Returns the address with a certificate for servers that ask for one, and its private key, both in PEM format. Connections then
+    /// use TLS, on this machine, too. `read` reads the files now and for each connection. Fails if they cannot be used.
+    pub fn with_client_certificate(
+        mut self,
+        certificate: PathBuf,
+        key: PathBuf,
+        read: ReadFile,
+    ) -> Result<Self, FleetError> {
+        let certificate = ClientCertificate::new(certificate, key, read);
+        certificate.load().map_err(FleetError::Credentials)?;
+        self.certificate = Some(certificate);
+        self.requires_tls = true;
         Ok(self)
     }
 

@@ -2,6 +2,7 @@
 //! NATS.
 
 use crate::address::{Credentials, NatsAddress};
+use crate::client_certificate::ClientCertificate;
 use crate::credentials::CredentialsFile;
 use crate::error::FleetError;
 use crate::subjects::Subjects;
@@ -218,7 +219,7 @@ fn options(address: &NatsAddress, health: &Arc<Health>) -> Result<ConnectOptions
         options = options.require_tls(true);
     }
     // The configuration is also used if a server asks for TLS although the address does not.
-    Ok(options.tls_client_config(tls()?))
+    Ok(options.tls_client_config(tls(address.certificate.as_ref())?))
 }
 
 /// Describes why an attempt to connect failed, of which the library tells only the kind. Returns `None` if [`sign_in`] has described it.
@@ -229,7 +230,9 @@ fn described(kind: &str) -> Option<String> {
     } else if is(ConnectErrorKind::AuthorizationViolation) {
         "it does not accept the credentials".to_owned()
     } else if is(ConnectErrorKind::Io) || is(ConnectErrorKind::Tls) {
-        "no connection can be established, or no TLS connection with a certificate that this machine trusts".to_owned()
+        "no connection can be established, or no TLS connection with a certificate that this machine trusts, or the server does \
+         not accept the certificate of this process"
+            .to_owned()
     } else if is(ConnectErrorKind::Dns) {
         "the name of the server cannot be resolved".to_owned()
     } else if is(ConnectErrorKind::TimedOut) {
@@ -248,14 +251,17 @@ fn sign_in(file: &CredentialsFile, nonce: &[u8], health: &Health) -> Result<Auth
     signed
 }
 
-/// TLS with the certificates that the operating system trusts.
-fn tls() -> Result<ClientConfig, FleetError> {
+/// TLS with the authorities that the operating system trusts.
+fn tls(certificate: Option<&ClientCertificate>) -> Result<ClientConfig, FleetError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_platform_verifier())
         .map_err(|error| FleetError::Tls(error.to_string()))?;
-    Ok(config.with_no_client_auth())
+    Ok(match certificate {
+        Some(certificate) => config.with_client_cert_resolver(Arc::new(certificate.clone())),
+        None => config.with_no_client_auth(),
+    })
 }
 
 /// Checks again and again whether NATS answers, and writes each change to the log once.

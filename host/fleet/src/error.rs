@@ -9,7 +9,7 @@ pub enum FleetError {
     /// TLS cannot be used.
     #[error("TLS cannot be used for the connection to NATS: {0}")]
     Tls(String),
-    /// The file of the credentials cannot be used. The text names the file.
+    /// A file of the credentials or of the certificate cannot be used. The text names the file.
     #[error("{0}")]
     Credentials(String),
     /// No server answers.

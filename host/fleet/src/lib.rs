@@ -8,6 +8,7 @@
 //! `streams`, `puller`, `dead_letters`, `hints`, `live`, `work_queue`, `events`.
 
 mod address;
+mod client_certificate;
 mod connection;
 mod credentials;
 mod dead_letters;

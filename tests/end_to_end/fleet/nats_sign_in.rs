@@ -135,6 +135,47 @@ fn f1_tls_of_nats_needs_a_trusted_certificate() {
     assert_refused(&dead_letters(&address, &[], &[]), "no TLS connection with a certificate that this machine trusts");
 }
 
+/// F1: A server that asks clients for a certificate accepts the certificate of its authority, and the message about another one, or
+/// about none, says what is wrong. A certificate is used with TLS only.
+#[test]
+fn f1_a_process_shows_its_certificate_to_nats() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let issued = |name: &str| {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+        std::fs::write(path(&format!("{name}.pem")), cert.pem()).expect("written");
+        std::fs::write(path(&format!("{name}.key")), signing_key.serialize_pem()).expect("written");
+    };
+    ["server", "known", "stranger"].into_iter().for_each(issued);
+    let (server, key, known) = (path("server.pem"), path("server.key"), path("known.pem"));
+    let settings = format!("tls {{ cert_file: {server:?}, key_file: {key:?}, ca_file: {known:?}, verify: true }}\n");
+    let Some(cluster) = Cluster::start_with_settings(&settings) else { return };
+    let list = |certificate: &str, key: &str| {
+        let (certificate, key) = (path(certificate), path(key));
+        let arguments = ["--nats-certificate", certificate.to_str().unwrap(), "--nats-key", key.to_str().unwrap()];
+        dead_letters(&cluster.address(), &arguments, &[("SSL_CERT_FILE", &server)])
+    };
+    assert_accepted(&list("known.pem", "known.key"));
+    assert_refused(&list("stranger.pem", "stranger.key"), "does not accept the certificate of this process");
+    let tls = cluster.address().replace("nats://", "tls://");
+    let without = dead_letters(&tls, &[], &[("SSL_CERT_FILE", &server)]);
+    assert_refused(&without, "does not accept the certificate of this process");
+    let from_variables = [
+        ("SSL_CERT_FILE", &*server),
+        ("AGENT_HOST_NATS_CERTIFICATE", &*known),
+        ("AGENT_HOST_NATS_KEY", &*path("known.key")),
+    ];
+    assert_accepted(&dead_letters(&cluster.address(), &[], &from_variables));
+
+    assert_refused(&list("known.pem", "stranger.key"), "cannot be used for TLS with NATS");
+    assert_refused(&list("known.key", "known.key"), "contains no certificate");
+    assert_refused(&list("known.pem", "known.pem"), "contains no private key");
+    assert_refused(&list("missing.pem", "known.key"), "cannot be read");
+    let alone = dead_letters(&cluster.address(), &["--nats-key", path("known.key").to_str().unwrap()], &[]);
+    assert_refused(&alone, "needs its certificate");
+}
+
 /// F1, row 47: A file that contains no credentials is refused before anything is sent, and no part of it is printed.
 #[test]
 fn f1_files_without_credentials_are_refused() {

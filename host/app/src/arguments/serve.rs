@@ -75,6 +75,12 @@ pub(crate) struct NatsArguments {
     /// connection
     #[arg(long, value_name = "FILE", env = "AGENT_HOST_NATS_CREDENTIALS", hide_env_values = true)]
     pub(crate) nats_credentials: Option<PathBuf>,
+    /// Certificate of this process in PEM format, for NATS servers that ask clients for one. It is read again for each connection
+    #[arg(long, value_name = "FILE", env = "AGENT_HOST_NATS_CERTIFICATE", hide_env_values = true)]
+    pub(crate) nats_certificate: Option<PathBuf>,
+    /// Private key of the certificate, in PEM format
+    #[arg(long, value_name = "FILE", env = "AGENT_HOST_NATS_KEY", hide_env_values = true)]
+    pub(crate) nats_key: Option<PathBuf>,
 }
 
 /// Options of `worker`.

@@ -34,24 +34,13 @@ pub(crate) async fn settings(
     Ok(settings)
 }
 
-/// Reads the settings for a command that calls no model. `options` are those of the arguments, or those of the user-wide
-/// configuration. With `--build`, also builds the projects in the plugin folder.
-pub(crate) async fn settings_without_model(
-    options: &AgentOptions,
-    arguments: &AgentArguments,
-    terminal: &Terminal,
-) -> Result<Settings, Failure> {
-    let settings = Settings::read(options, &environment::host())?;
-    build_if_requested(&settings, arguments, terminal).await?;
-    Ok(settings)
-}
-
 /// Reads the settings from the agent's file and the command line, without choosing a model or building plugins.
 pub(crate) fn read(arguments: &AgentArguments) -> Result<Settings, Failure> {
     Ok(Settings::read(&arguments.options(), &environment::host())?)
 }
 
-async fn build_if_requested(
+/// With `--build`, builds the projects in the plugin folder.
+pub(crate) async fn build_if_requested(
     settings: &Settings,
     arguments: &AgentArguments,
     terminal: &Terminal,

@@ -283,7 +283,8 @@ async fn list(
         user_wide::announce_local_folder(terminal);
     }
     let options = user_wide.unwrap_or_else(|| agent.options());
-    let settings = agent_settings::settings_without_model(&options, &agent, terminal).await?;
+    let settings = unset_secrets::read(&options, terminal)?;
+    agent_settings::build_if_requested(&settings, &agent, terminal).await?;
     if is_user_wide {
         user_wide::announce(&settings, terminal);
     }

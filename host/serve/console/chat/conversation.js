@@ -189,6 +189,9 @@ export class Conversation {
     this.#lastMessage = Math.max(this.#lastMessage, transcript.last_message);
     this.#turn(transcript);
     this.#forgetEarlier();
+    // The view moves at once: when the text that was being written disappears, the browser moves it up, which must not look as if
+    // somebody had scrolled.
+    if (this.#follows) this.#moveToEnd();
     this.#stay();
   }
 
@@ -590,6 +593,7 @@ export class Conversation {
   #toEnd() {
     this.#follows = true;
     this.jump.hidden = true;
+    this.#forgetEarlier();
     this.#moveToEnd();
     // Messages that were not laid out yet may change the height a moment later.
     this.#stay();

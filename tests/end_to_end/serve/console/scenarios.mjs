@@ -35,12 +35,11 @@ const scenarios = {
     const tool = page.locator("details.tool").first();
     check(!(await tool.evaluate((card) => card.open)), "tools are folded");
     await tool.locator("summary").click();
-    const body = await tool.innerText();
-    check(body.includes("probe.echo") && body.includes("ahoy") && body.includes("Time"), `the card shows arguments, result and cost: ${body}`);
+    await shows(tool, ["probe.echo", "ahoy", "Time"], "the card shows arguments, result and cost");
     const thinking = page.locator("details.thinking").first();
     check(!(await thinking.evaluate((folded) => folded.open)), "thinking is folded");
     await thinking.locator("summary").click();
-    check((await thinking.innerText()).includes("Now I write."), "the thinking is shown");
+    await shows(thinking, ["Now I write."], "the thinking is shown");
     check(/\d+ % of/.test(await page.locator(".budget summary").innerText()), "the bar shows how full the window is");
     // Search finds the message, and a copy of the session contains it.
     await page.keyboard.press("Control+k");
@@ -133,7 +132,7 @@ const scenarios = {
     await card.getByRole("button", { name: "Allow in this session" }).click();
     await ended(page);
     await page.locator("details.tool summary").first().click();
-    check((await page.locator("details.tool").first().innerText()).includes("1 line"), "the call ran with the grant");
+    await shows(page.locator("details.tool").first(), ["1 line"], "the call ran with the grant");
     await begin(page, "Count the lines.");
     await page.locator(".decision.first_use").waitFor();
     await page.getByRole("link", { name: /^Inbox/ }).click();
@@ -245,11 +244,14 @@ const scenarios = {
     const session = await begin(page, "Write a novel.");
     await ended(page);
     const characters = () => page.locator("div.messages").evaluate((list) => list.textContent.length);
+    const messages = () => page.locator(".message").count();
+    // On a busy machine, the page removes earlier messages a moment after the turn has ended.
+    const isShort = async () => await messages() < 24 && await characters() < 420_000;
     const first = await sizeAfterTurns(page, session, 1, 12);
-    const [messages, length] = [first.messages, await characters()];
-    check(messages < 24 && messages >= 10 && length < 420_000, `the latest replies are in the page: ${messages} messages, ${length} characters`);
+    await until(isShort, "the page removes earlier messages");
+    check(await messages() >= 10, `the latest replies are in the page: ${await messages()} messages`);
     const second = await sizeAfterTurns(page, session, 13, 25);
-    check(second.messages < 24 && (await characters()) < 420_000, `the page did not grow: ${second.messages} messages`);
+    await until(isShort, "the page did not grow");
     check(second.nodes < first.nodes * 2, `nodes: ${first.nodes} after 12 turns, ${second.nodes} after 25`);
     await page.getByRole("button", { name: "Show earlier messages" }).click();
     await page.getByRole("article", { name: "Reply: Reply 1." }).waitFor();
@@ -598,6 +600,14 @@ async function sizeAfterTurns(page, session, from, to) {
   const metrics = Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map(({ name: metric, value }) => [metric, value]));
   await cdp.detach();
   return { messages: await page.locator(".message").count(), nodes: metrics.Nodes, listeners: metrics.JSEventListeners };
+}
+
+/** Waits until an element shows all of these texts. What somebody opens is filled a moment later. */
+async function shows(element, texts, what) {
+  await until(async () => {
+    const shown = await element.innerText();
+    return texts.every((text) => shown.includes(text));
+  }, what);
 }
 
 /** Presses Tab until the focus is on the element with this name. */

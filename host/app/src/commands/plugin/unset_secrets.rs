@@ -7,23 +7,24 @@ use agent_config::grants::Kind;
 use agent_config::{AgentOptions, Settings};
 use std::collections::BTreeSet;
 
-/// Stands for the value of a secret, and for the value of a granted variable that is not set. It is never used.
+/// Stands for the value of a secret or of a granted variable that is not set. No plugin runs with it.
 const PLACEHOLDER: &str = "placeholder-for-a-value";
 
-/// Reads the settings without the values of the agent's secrets, and warns of secrets and granted variables that are not set.
+/// Reads the settings, and warns of secrets and granted variables that are not set, instead of failing.
 pub(super) fn read(options: &AgentOptions, terminal: &Terminal) -> Result<Settings, Failure> {
     let environment = environment::host();
     let (settings, _) = Settings::examine(options, &environment)?;
     let is_unset = |name: &str| environment.variable(name).is_none_or(|value| value.trim().is_empty());
     let secrets = settings.file.secrets.iter().map(|secret| (&secret.env, &secret.origin));
     let granted = settings.file.grants.iter().chain(&options.grants).filter(|grant| grant.kind == Kind::Env);
-    let granted = granted.map(|grant| (&grant.value, &grant.origin)).filter(|(name, _)| is_unset(name));
-    for (name, origin) in secrets.clone().filter(|(name, _)| is_unset(name)).chain(granted.clone()) {
+    let granted = granted.map(|grant| (&grant.value, &grant.origin));
+    let unset = secrets.chain(granted).filter(|(name, _)| is_unset(name));
+    for (name, origin) in unset.clone() {
         let problem =
             format!("{origin}: the environment variable `{name}` is not set; set it before you start the agent");
         terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problem)));
     }
-    let names: BTreeSet<String> = secrets.chain(granted).map(|(name, _)| name.clone()).collect();
+    let names: BTreeSet<String> = unset.map(|(name, _)| name.clone()).collect();
     let variables = environment.clone();
     let completed = environment.with_variables(move |name| match names.contains(name) {
         true => Some(PLACEHOLDER.to_owned()),

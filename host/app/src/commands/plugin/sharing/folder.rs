@@ -103,8 +103,9 @@ fn unnamed(access: FolderUse, terminal: &Terminal) -> Result<(AgentFile, Option<
              name the plugin folder with --plugins DIR"
         )));
     };
-    let is_installed = |folder: &PathBuf| environment.installed_plugins().as_ref() == Some(folder);
-    if access == FolderUse::Changes && is_installed(folder) {
+    let canonical = |folder: &Path| folder.canonicalize().ok();
+    let installed = environment.installed_plugins().and_then(|folder| canonical(&folder));
+    if access == FolderUse::Changes && installed.is_some() && canonical(folder) == installed {
         return Err(Failure::refused(format!(
             "the plugin folder `{}` of the user-wide configuration belongs to the installation, which changes it: copy the \
              standard plugins that you use into a folder of your own with `agent-host setup --standard NAMES`, or name a \
