@@ -3,7 +3,7 @@
 use crate::guests::component;
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, read_head};
-use crate::support::{TestHost, agent_host, components, scratch};
+use crate::support::{SharedCompiledCode, TestHost, agent_host, components};
 use agent_plugins::{CallLimits, Grants, HostLimits, LoadError, NameResolver, Sandbox, SandboxOptions};
 use agent_runtime::AgentConfig;
 use rustls::pki_types::pem::PemObject;
@@ -184,7 +184,7 @@ fn row_15_never_connects_to_internal_addresses() {
         let mut test_host = TestHost::new(&["probe", "intruder"]).await;
         let options = SandboxOptions {
             compiler: None,
-            cache_directory: Some(scratch().join("cache")),
+            cache_directory: Some(SharedCompiledCode::shared().to_owned()),
             installed_code: None,
             scratch_directory: None,
             store_directory: Some(test_host.directory.path().join("store")),

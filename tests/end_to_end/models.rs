@@ -180,7 +180,7 @@ async fn l29_cancels_a_wait_before_a_retry() {
     let input = agent_core::message::TurnInput::Text("Hello?".to_owned());
     let running = session.run(Some(input), cancel);
     let result =
-        tokio::time::timeout(Duration::from_secs(20), running).await.expect("the cancelled turn ends at once").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), running).await.expect("the cancelled turn ends at once").unwrap();
     assert_eq!(result, TurnResult::Cancelled);
     session.close().await.unwrap();
     watcher.await.unwrap();

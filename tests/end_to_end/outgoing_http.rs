@@ -2,7 +2,7 @@
 //! addresses, secrets, connections, and limits on responses (P6, P7; rows 7, 15 and 16).
 
 use crate::support::{
-    TestHost, agent_host, call_reply, components, events, results, run_turn, scratch, script, text_reply,
+    SharedCompiledCode, TestHost, agent_host, call_reply, components, events, results, run_turn, script, text_reply,
 };
 use agent_plugins::{
     CallLimits, Generation, Grants, HostLimits, NameResolver, Sandbox, SandboxOptions, Secret, SecretTemplate,
@@ -100,7 +100,7 @@ async fn test_host_with_resolver(answers: Vec<Vec<SocketAddr>>) -> (TestHost, Ar
     let resolver = Arc::new(ScriptedResolver { answers, lookups: AtomicUsize::new(0) });
     let options = SandboxOptions {
         compiler: None,
-        cache_directory: Some(scratch().join("cache")),
+        cache_directory: Some(SharedCompiledCode::shared().to_owned()),
         installed_code: None,
         scratch_directory: None,
         store_directory: Some(test_host.directory.path().join("store")),

@@ -83,13 +83,21 @@ impl SharedCompiledCode {
     pub(crate) fn in_data(data: &Path) -> Self {
         let cache = data.join("cache");
         make_private(&cache);
-        make_private(&Self::shared());
-        link_files(&Self::shared(), &cache);
+        link_files(Self::shared(), &cache);
         Self { cache }
     }
 
-    fn shared() -> PathBuf {
-        scratch().join("kept-code")
+    /// Returns the folder with the shared code and its key. A sandbox can use it as its cache.
+    pub(crate) fn shared() -> &'static Path {
+        static SHARED: OnceLock<PathBuf> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let shared = scratch().join("kept-code");
+            make_private(&shared);
+            // Creates the key, so that all data folders of this process get the same one.
+            let options = SandboxOptions { cache_directory: Some(shared.clone()), ..SandboxOptions::default() };
+            drop(Sandbox::new(options).expect("the sandbox starts"));
+            shared
+        })
     }
 }
 
@@ -98,8 +106,8 @@ impl Drop for SharedCompiledCode {
         let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
         // The key is shared together with the compiled code, because the host accepts compiled code only if it was
         // written with the host's current key.
-        if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
-            link_files(&self.cache, &Self::shared());
+        if key(Self::shared()) == key(&self.cache) {
+            link_files(&self.cache, Self::shared());
         }
     }
 }
@@ -146,7 +154,7 @@ impl TestHost {
         }
         let store = SqliteStore::open(directory.path().join("agent-host.db"), Options::default());
         let options = SandboxOptions {
-            cache_directory: Some(scratch().join("cache")),
+            cache_directory: Some(SharedCompiledCode::shared().to_owned()),
             installed_code: None,
             store_directory: Some(directory.path().join("store")),
             scratch_directory: Some(directory.path().join("scratch")),

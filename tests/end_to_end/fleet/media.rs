@@ -14,7 +14,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The variables that select a bucket. The secrets are not those of the server, which accepts all.
 fn variables(s3: &S3, bucket: &str) -> [(&'static str, String); 4] {

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
 const AGENT: &str = "../agents/payer.toml";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A database that machines share, and a registry with a plugin.
 struct Site {

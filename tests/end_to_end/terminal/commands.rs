@@ -75,7 +75,7 @@ fn is_stopped(screen: &Screen) -> bool {
 fn wait_until_stopped(screen: &Screen) {
     let started = Instant::now();
     while !is_stopped(screen) {
-        assert!(started.elapsed() < Duration::from_secs(20), "the process is not suspended:\n{}", screen.text());
+        assert!(started.elapsed() < Duration::from_secs(60), "the process is not suspended:\n{}", screen.text());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

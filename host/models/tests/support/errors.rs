@@ -52,7 +52,7 @@ async fn m5_an_unknown_model_is_reported_with_similar_names() {
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![Step::AwaitClose]]);
     let started = std::time::Instant::now();
     insta::assert_snapshot!(message(&failure(&model(&server), &simple_request()).await, &server), @r#"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`api_error`): model "some/model" not found, try pulling it first. The server has no model `some/model`, or the key does not allow it: check the name"#);
-    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test]

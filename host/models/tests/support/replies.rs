@@ -280,7 +280,7 @@ async fn local_servers_are_found_by_their_models() {
     for steps in others {
         let (server, started) = (Server::always(steps), Instant::now());
         assert_eq!(local::list_models(&server.base_url(), timeout).await, None);
-        assert!(started.elapsed() < Duration::from_secs(1));
+        assert!(started.elapsed() < Duration::from_secs(20));
     }
     assert_eq!(local::list_models("no URL", timeout).await, None);
     let listed = Providers::new(vec![config(&server.base_url())]).list_models("test", timeout).await;

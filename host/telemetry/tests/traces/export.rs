@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Spans of a turn with one tool call: the turn, two steps, two model calls and the tool call.
 const SPANS_OF_TURN: usize = 6;
 const LONG: Duration = Duration::from_secs(3_600);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn collector(url: &str, timeout: Duration) -> Arc<Collector> {
     let config = CollectorConfig {
