@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum size of a file, in bytes.
 const MAX_FILE: u64 = 256 << 10;
@@ -23,11 +23,22 @@ pub(crate) struct ClientCertificate {
     /// The private key of the certificate.
     key: PathBuf,
     read: ReadFile,
+    /// The problem that was written to the log last, so that it is not repeated for each connection.
+    logged: Arc<Mutex<Option<String>>>,
 }
 
 impl ClientCertificate {
     pub(crate) fn new(certificate: PathBuf, key: PathBuf, read: ReadFile) -> Self {
-        Self { certificate, key, read }
+        Self { certificate, key, read, logged: Arc::default() }
+    }
+
+    /// Writes a problem to the log, unless it is the one that was written last.
+    fn log(&self, problem: Option<&String>) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(problem) = problem.filter(|problem| logged.as_ref() != Some(problem)) {
+            tracing::warn!(problem, "a connection to NATS is made without the certificate");
+        }
+        *logged = problem.cloned();
     }
 
     /// Reads the files. The error is a sentence that names the file.
@@ -37,7 +48,11 @@ impl ClientCertificate {
                 .map_err(|error| format!("the file `{}` for TLS with NATS cannot be read: {error}", path.display()))
         };
         let (certificate, key) = (self.certificate.display(), self.key.display());
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(&self.certificate)?).filter_map(Result::ok).collect();
+        let pem = read(&self.certificate)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let chain = chain.map_err(|_| {
+            format!("the file `{certificate}` for TLS with NATS contains a certificate that is damaged")
+        })?;
         if chain.is_empty() {
             return Err(format!("the file `{certificate}` for TLS with NATS contains no certificate in PEM format"));
         }
@@ -53,13 +68,9 @@ impl ClientCertificate {
 
 impl ResolvesClientCert for ClientCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        match self.load() {
-            Ok(loaded) => Some(Arc::new(loaded)),
-            Err(problem) => {
-                tracing::warn!(problem, "a connection to NATS is made without the certificate");
-                None
-            }
-        }
+        let loaded = self.load();
+        self.log(loaded.as_ref().err());
+        loaded.ok().map(Arc::new)
     }
 
     fn has_certs(&self) -> bool {

@@ -74,6 +74,12 @@ fn p11_plugins_are_added_to_the_user_wide_folder() {
     }
     assert!(!user.path("home/own plugins/calc.wasm").exists());
 
+    // In a subfolder of a project, nothing is changed that belongs to another place.
+    std::fs::create_dir_all(user.path("home/app/src")).unwrap();
+    user.write("home/app/agent.toml", "plugin_directory = \"plugins\"\n");
+    let inside = add("home/app/src");
+    assert!(inside.code == Some(2) && inside.stderr.contains("is in the project of"), "{inside:?}");
+
     // The folder's own plugins take precedence. The file of an agent decides about keys, so it must be named.
     std::fs::create_dir(user.path("home/project/plugins")).unwrap();
     let local = add("home/project");

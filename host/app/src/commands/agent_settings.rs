@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::DelegateReader;
 use agent_config::settings::build_directory;
-use agent_config::{AgentOptions, ConfigError, DataLocation, HostEnvironment, Settings, choose_model};
+use agent_config::{ConfigError, DataLocation, HostEnvironment, Settings, choose_model};
 use async_trait::async_trait;
 use std::path::Path;
 

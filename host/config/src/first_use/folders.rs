@@ -19,9 +19,8 @@ pub(super) struct KnownFolders<'b> {
 
 /// Returns the kinds of the offered grants, and the folders as they would be written into the agent's file.
 ///
-/// A plugin that may only read some folders gets to change these, and no others: writing in a folder around them would not help,
-/// because the innermost grant decides about a path. If the arguments name a path in one of the folders, only this folder is
-/// offered.
+/// If the arguments name a path in a folder that the plugin may only read, changing this folder is offered: writing in a folder
+/// around it would not help, because the innermost grant decides about a path.
 pub(super) fn offered_folders(
     access: Access,
     folder: &OfferedFolder,
@@ -35,12 +34,11 @@ pub(super) fn offered_folders(
         return revoked.iter().map(|tree| (kind(tree.access.min(access)), written(tree, folder))).collect();
     }
     let readable: Vec<_> = granted.iter().filter(|tree| access > tree.access).collect();
-    if readable.is_empty() {
+    let named = named_folders(arguments, &readable);
+    if named.is_empty() {
         return vec![(kind(access), folder.written.clone())];
     }
-    let named = named_folders(arguments, &readable);
-    let chosen = if named.is_empty() { readable } else { named };
-    chosen.into_iter().map(|tree| (kind(access), written(tree, folder))).collect()
+    named.into_iter().map(|tree| (kind(access), written(tree, folder))).collect()
 }
 
 /// Returns the folder below `base` that contains all files and folders that the arguments name, relative to `base`. Returns
@@ -82,19 +80,24 @@ fn written(tree: &TreeGrant, folder: &OfferedFolder) -> String {
     }
 }
 
-/// Returns the innermost folder of each text in the arguments that is a path in one of the folders.
+/// Returns the innermost folder of each text in the arguments that is a path in one of the folders. A text counts as a path if it has
+/// no white space, and if it or the folder around it exists.
 fn named_folders<'t>(arguments: &Value, folders: &[&'t TreeGrant]) -> Vec<&'t TreeGrant> {
+    let exists = |path: &Path| path.exists() || path.parent().is_some_and(Path::is_dir);
     let mut named = Vec::new();
-    for text in texts(arguments) {
-        let innermost = folders.iter().filter(|tree| is_within(text, &tree.guest)).max_by_key(|tree| tree.guest.len());
-        if let Some(tree) = innermost.filter(|tree| !named.contains(*tree)) {
+    for text in texts(arguments).into_iter().filter(|text| !text.contains(char::is_whitespace)) {
+        let around = folders.iter().filter(|tree| is_within(text, &tree.guest));
+        let innermost = around.max_by_key(|tree| tree.guest.len());
+        let is_path = |tree: &&&'t TreeGrant| tree.path_on_host(text).is_some_and(|path| exists(&path));
+        if let Some(tree) = innermost.filter(is_path).filter(|tree| !named.contains(*tree)) {
             named.push(*tree);
         }
     }
     named
 }
 
-/// Whether a path is written as one in a folder. The folder `.` does not count, because each text could be such a path.
+/// Whether a path is written as one in a folder. The folder `.` does not count, because each text could be such a path, and it is
+/// offered anyway.
 fn is_within(path: &str, folder: &str) -> bool {
     let parts = |text| Path::new(text).components().filter(|part| *part != Component::CurDir).collect::<Vec<_>>();
     let (path, folder) = (parts(path), parts(folder));

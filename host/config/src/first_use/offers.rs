@@ -67,7 +67,7 @@ pub struct OfferBounds {
     /// Grants of the plugin that were revoked. If a grant of some kind was revoked, an offered grant of the same kind
     /// must not exceed the revoked grant (row 48).
     pub revoked: Grants,
-    /// The folders that the plugin may use now. If it may only read them, changing them is offered, instead of another folder.
+    /// The folders that the plugin may use now. If the call names a path in one that it may only read, changing this folder is offered.
     pub granted: Vec<TreeGrant>,
     /// Arguments of the call. Null if there is none.
     pub arguments: Value,
@@ -493,18 +493,20 @@ mod tests {
             let offers = GrantOffers::new("p", lacking, (folder, &bounds), &|_| None);
             offers.offered.iter().map(GrantOffer::line).collect::<Vec<_>>()
         };
-        let writes = |path: &str| serde_json::json!({"edits": [{"path": path, "content": "src/text"}]});
+        let writes = |path: &str| serde_json::json!({"edits": [{"path": path, "content": "src/a.rs is wrong\n"}]});
         let docs = tree(base.join("docs"), "docs", Access::Read);
         let old = tree(base.join("docs/old"), "docs/old", Access::Read);
         let outside = tree(elsewhere.path().to_owned(), "other", Access::Read);
-        let all = [docs.clone(), old, outside];
+        let sources = tree(base.join("src"), "src", Access::Read);
+        let all = [docs.clone(), old, outside, sources];
         assert_eq!(lines(&[], writes("docs/a.md"), (&folder, false)), ["write = [\".\"]"]);
-        assert_eq!(lines(&all[..1], writes("a.md"), (&folder, false)), ["write = [\"docs\"]"]);
+        assert_eq!(lines(&all, writes("a.md"), (&folder, false)), ["write = [\".\"]"], "not in a readable folder");
         assert_eq!(lines(&all, writes("./docs/a.md"), (&folder, false)), ["write = [\"docs\"]"]);
         assert_eq!(lines(&all, writes("docs/old/a.md"), (&folder, false)), ["write = [\"docs/old\"]"]);
         let of_outside = format!("write = [\"{}\"]", elsewhere.path().display());
         assert_eq!(lines(&all, writes("other/a.md"), (&folder, false)), [of_outside]);
-        assert_eq!(lines(&all, Value::Null, (&folder, false)).len(), 3, "without a path, all of them are offered");
+        assert_eq!(lines(&all, Value::Null, (&folder, false)), ["write = [\".\"]"], "without a path, as before");
+        assert_eq!(lines(&all, writes("other/no/such/file"), (&folder, false)), ["write = [\".\"]"]);
         assert_eq!(
             lines(&all, writes("docs/a.md"), (&folder, true)),
             ["read = [\".\"]"],

@@ -2,7 +2,7 @@
 
 use super::stored::{answer_from_json, request_to_json};
 use super::{Accepted, RequestError, RequestProblem, SessionRequest};
-use agent_store::{RequestKey, RequestState, SessionFilter, Store};
+use agent_store::{RequestKey, RequestState, SessionFilter, Store, StoreError};
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// # Errors
 ///
 /// Fails as the session answers, for example if the session does not wait for what the request contains. Fails with
-/// [`RequestProblem::Unavailable`] if a process has taken the request and does not answer; then the request may have an effect.
+/// [`RequestProblem::Unavailable`] if the request may have an effect, but its answer is not known.
 pub async fn send_to_holder(
     store: &dyn Store,
     session: &str,
@@ -31,27 +31,42 @@ pub async fn send_to_holder(
     let key = RequestKey { session: session.to_owned(), id: Uuid::new_v4().to_string() };
     let until = Instant::now() + patience;
     store.post_request(&key, &request_to_json(request)?, patience).await?;
-    loop {
-        let gives_up = Instant::now() >= until || !is_open_elsewhere(store, session).await?;
-        let state = match gives_up {
-            true => store.withdraw_request(&key).await?,
-            false => store.request_state(&key).await?,
-        };
-        match state {
-            RequestState::Answered(answer) => {
-                // The answer is deleted later if this fails.
-                let _ = store.remove_request(&key).await;
-                return answer_from_json(&answer).map(Some);
-            }
-            RequestState::Gone => return Ok(None),
-            RequestState::Waiting if gives_up => return Ok(None),
-            RequestState::Claimed if Instant::now() >= until + GRACE => return Err(not_answered(session)),
-            RequestState::Waiting | RequestState::Claimed => tokio::time::sleep(INTERVAL).await,
+    match answer_to(store, &key, until).await {
+        Err(error) => match store.withdraw_request(&key).await {
+            // Nobody has taken the request.
+            Ok(RequestState::Waiting) => Err(error.into()),
+            _ => Err(not_answered(session)),
+        },
+        Ok(RequestState::Answered(answer)) => {
+            // The answer is deleted later if this fails.
+            let _ = store.remove_request(&key).await;
+            answer_from_json(&answer).map(Some)
         }
+        Ok(RequestState::Waiting) => Ok(None),
+        // Without the request, nobody knows whether it was carried out.
+        Ok(RequestState::Claimed | RequestState::Gone) => Err(not_answered(session)),
     }
 }
 
-async fn is_open_elsewhere(store: &dyn Store, session: &str) -> Result<bool, RequestError> {
+/// Waits until a request has an answer, or until it is too late for one. [`RequestState::Waiting`] means that the request was
+/// withdrawn.
+async fn answer_to(store: &dyn Store, key: &RequestKey, until: Instant) -> Result<RequestState, StoreError> {
+    loop {
+        let gives_up = Instant::now() >= until || !is_open_elsewhere(store, &key.session).await?;
+        let state = match gives_up {
+            true => store.withdraw_request(key).await?,
+            false => store.request_state(key).await?,
+        };
+        match state {
+            RequestState::Waiting if !gives_up => {}
+            RequestState::Claimed if Instant::now() < until + GRACE => {}
+            state => return Ok(state),
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+async fn is_open_elsewhere(store: &dyn Store, session: &str) -> Result<bool, StoreError> {
     let filter = SessionFilter { subject: Some(session.to_owned()), ..SessionFilter::default() };
     Ok(store.sessions(filter, 1).await?.iter().any(|found| found.open_in.is_some()))
 }

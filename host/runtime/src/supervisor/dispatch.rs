@@ -7,7 +7,7 @@ use super::backoff::{FIRST_DELAY, MAX_DELAY};
 use crate::agent::OutboxConfig;
 use crate::outbox::{Delivery, OutboxError, Receivers, deliver_one};
 use agent_core::change::OutboxEffect;
-use agent_store::{OutboxFilter, StoreError, StoredOutboxItem};
+use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 use read_position::ReadPosition;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -81,7 +81,15 @@ struct WaitingItem {
 
 struct FinishedDelivery {
     number: u64,
-    result: Result<(), OutboxError>,
+    result: Result<Attempt, OutboxError>,
+}
+
+/// What an attempt to deliver an item has done.
+enum Attempt {
+    /// The item needs no further attempt.
+    Done,
+    /// The item was not delivered, because this earlier event of its session must be delivered before.
+    Earlier(Box<StoredOutboxItem>),
 }
 
 impl Dispatcher {
@@ -99,10 +107,10 @@ impl Dispatcher {
         }
         if self.overflowing.iter().any(|agent| self.waiting_of(agent) <= MAX_WAITING / 2) {
             self.overflowing.clear();
-            self.position = ReadPosition::default();
+            self.position.read_all_next();
         }
-        let begun = Instant::now();
-        let mut last_read = self.position.start(begun);
+        let read = self.position.begin(Instant::now());
+        let mut last_read = read.start;
         loop {
             let items = shared.host.store.outbox(None, OutboxFilter::Pending, last_read, PAGE).await?;
             let Some(last) = items.last() else { break };
@@ -111,7 +119,7 @@ impl Dispatcher {
                 self.add(shared, item, Instant::now());
             }
         }
-        self.position.advance(begun, last_read);
+        self.position.complete(read, Instant::now(), last_read);
         Ok(())
     }
 
@@ -139,16 +147,15 @@ impl Dispatcher {
             self.overflowing.insert(item.agent);
         } else {
             let delay = if is_event && outbox.is_sent() { Duration::ZERO } else { OWN_DELIVERY };
-            let waiting = WaitingItem {
-                session: item.session,
-                agent: item.agent,
-                failed_attempts: 0,
-                next_attempt: now + delay,
-                is_running: false,
-                is_rejected: false,
-            };
-            self.waiting.insert(item.number, waiting);
+            self.insert(item, now + delay);
         }
+    }
+
+    fn insert(&mut self, item: StoredOutboxItem, next_attempt: Instant) {
+        let StoredOutboxItem { number, session, agent, .. } = item;
+        let waiting =
+            WaitingItem { session, agent, failed_attempts: 0, next_attempt, is_running: false, is_rejected: false };
+        self.waiting.insert(number, waiting);
     }
 
     /// Starts the deliveries that are due. The items of one session are delivered in order, except that an item that the
@@ -159,21 +166,38 @@ impl Dispatcher {
             *running.entry(item.agent.clone()).or_default() += 1;
         }
         let mut blocked: HashSet<&str> = HashSet::new();
+        let mut rejected: HashMap<&str, Vec<u64>> = HashMap::new();
         for (number, item) in &mut self.waiting {
             let WaitingItem { session, agent, is_running, is_rejected, next_attempt, .. } = item;
             let is_first = if *is_rejected { !blocked.contains(&**session) } else { blocked.insert(session) };
             let running = running.entry(agent.clone()).or_default();
             if is_first && !*is_running && *next_attempt <= now && *running < MAX_RUNNING {
                 (*is_running, *running) = (true, *running + 1);
-                self.running.spawn(deliver(shared.clone(), *number, agent.clone()));
+                let passed = rejected.get(&**session).cloned().unwrap_or_default();
+                self.running.spawn(deliver(shared.clone(), (*number, agent.clone()), passed));
+            }
+            if *is_rejected {
+                rejected.entry(session).or_default().push(*number);
             }
         }
     }
 
     fn finish(&mut self, FinishedDelivery { number, result }: FinishedDelivery, now: Instant) {
-        let Err(error) = result else {
-            self.waiting.remove(&number);
-            return;
+        let error = match result {
+            Ok(Attempt::Done) => {
+                self.waiting.remove(&number);
+                return;
+            }
+            Ok(Attempt::Earlier(earlier)) => {
+                if let Some(item) = self.waiting.get_mut(&number) {
+                    (item.is_running, item.next_attempt) = (false, now);
+                }
+                if !self.waiting.contains_key(&earlier.number) {
+                    self.insert(*earlier, now);
+                }
+                return;
+            }
+            Err(error) => error,
         };
         let Some(item) = self.waiting.get_mut(&number) else { return };
         item.is_running = false;
@@ -189,18 +213,26 @@ impl Dispatcher {
     }
 }
 
-/// Delivers an item, unless somebody else has delivered it, and records the result.
-async fn deliver(shared: Arc<Shared>, number: u64, agent: String) -> FinishedDelivery {
+/// Delivers an item, unless somebody else has delivered it, and records the result. `passed` has the earlier items of the session
+/// that do not hold up the item.
+async fn deliver(shared: Arc<Shared>, (number, agent): (u64, String), passed: Vec<u64>) -> FinishedDelivery {
     let delivered = async {
         let store = &*shared.host.store;
         let found = store.outbox(None, OutboxFilter::Pending, number - 1, 1).await?.pop();
-        let Some(item) = found.filter(|item| item.number == number) else { return Ok(()) };
-        let Some(agent) = shared.agents.get(&agent).map(|agent| agent.current()) else { return Ok(()) };
+        let Some(item) = found.filter(|item| item.number == number) else { return Ok(Attempt::Done) };
+        let Some(agent) = shared.agents.get(&agent).map(|agent| agent.current()) else { return Ok(Attempt::Done) };
+        // The dispatcher may not have read an earlier item of the session yet, whose commit took longer than it looks back.
+        if let Some(earlier) = earlier_event(store, &item, &passed).await? {
+            return Ok(Attempt::Earlier(Box::new(earlier)));
+        }
         let receivers = Receivers::All(shared.host.fleet.as_ref().map(|fleet| &fleet.nats));
         match deliver_one(store, (&agent.config().outbox, receivers), &item).await {
-            Ok(Delivery::Done) => Ok(store.mark_delivered(number).await?),
+            Ok(Delivery::Done) => {
+                store.mark_delivered(number).await?;
+                Ok(Attempt::Done)
+            }
             // If it is pending, the configuration has changed, and the item is read again.
-            Ok(Delivery::Recorded | Delivery::Pending) => Ok(()),
+            Ok(Delivery::Recorded | Delivery::Pending) => Ok(Attempt::Done),
             Err(error) => {
                 store.note_failed_delivery(number, &error.to_string()).await?;
                 Err(error)
@@ -208,4 +240,26 @@ async fn deliver(shared: Arc<Shared>, number: u64, agent: String) -> FinishedDel
         }
     };
     FinishedDelivery { number, result: delivered.await }
+}
+
+/// Returns the first event before an event of the same session that is pending and must not be passed. The numbers of the items of
+/// a session increase in commit order.
+async fn earlier_event(
+    store: &dyn Store,
+    item: &StoredOutboxItem,
+    passed: &[u64],
+) -> Result<Option<StoredOutboxItem>, StoreError> {
+    let is_event = |item: &StoredOutboxItem| matches!(item.item.effect, OutboxEffect::Event(_));
+    if !is_event(item) {
+        return Ok(None);
+    }
+    let pending = store.outbox(Some(&item.session), OutboxFilter::Pending, 0, passed.len() + PAGE).await;
+    let pending = match pending {
+        // The session was deleted meanwhile.
+        Err(StoreError::NoSession { .. }) => return Ok(None),
+        pending => pending?,
+    };
+    let must_be_first =
+        |other: &StoredOutboxItem| other.number < item.number && is_event(other) && !passed.contains(&other.number);
+    Ok(pending.into_iter().find(must_be_first))
 }

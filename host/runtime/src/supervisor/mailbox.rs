@@ -257,7 +257,8 @@ impl Shared {
                     self.remove_request(key).await;
                     return answer_from_json(&answer);
                 }
-                RequestState::Gone => return Err(busy(session)),
+                // Without the request, nobody knows whether it was carried out.
+                RequestState::Gone => return Err(not_answered(session)),
                 RequestState::Waiting if is_late || self.stop.is_cancelled() => return Err(busy(session)),
                 RequestState::Claimed if Instant::now() >= until + GRACE => return Err(not_answered(session)),
                 RequestState::Waiting | RequestState::Claimed => {}

@@ -54,8 +54,9 @@ impl Approvals for PostgresStore {
 
     async fn revoke(&self, id: &str) -> Result<bool, StoreError> {
         self.run(|| async {
-            let turn = self.audit_turn().await;
-            let transaction = self.transaction().await?;
+            let transaction = self.unopened_transaction().await?;
+            let turn = self.audit_turn().await?;
+            transaction.open("BEGIN").await?;
             let sql = format!(
                 "DELETE FROM approvals WHERE id = $1
                  RETURNING id, agent, tool, digest, arguments, given, identity, grants, {NOW}"

@@ -13,9 +13,13 @@ use crate::{Audit, AuditAction, AuditEntry, MAX_PAGE_BYTES, StoreError};
 use agent_core::message::CallId;
 use agent_core::tool::ToolSource;
 use async_trait::async_trait;
+use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+
+/// Maximum time that a transaction waits for its turn to add audit entries.
+const LONGEST_TURN_WAIT: Duration = Duration::from_secs(3);
 
 #[async_trait]
 impl Audit for PostgresStore {
@@ -25,8 +29,9 @@ impl Audit for PostgresStore {
             if new_actions(&self.connection().await?, &actions).await?.is_empty() {
                 return Ok(());
             }
-            let turn = self.audit_turn().await;
-            let transaction = self.transaction().await?;
+            let transaction = self.unopened_transaction().await?;
+            let turn = self.audit_turn().await?;
+            transaction.open("BEGIN").await?;
             lock_head(&transaction).await?;
             let time: i64 = transaction.query_one(&format!("SELECT {NOW}"), &[]).await?.try_get(0)?;
             let new = new_actions(&transaction, &actions).await?;
@@ -71,7 +76,8 @@ impl Audit for PostgresStore {
     }
 }
 
-/// The right of one transaction of this process to add audit entries. It is dropped after the transaction has ended.
+/// The right of one transaction of this process to add audit entries. It is kept until the transaction has ended, unless the
+/// transaction fails.
 ///
 /// Such a transaction locks the last entry of the log for all processes. If the process is stopped meanwhile, the server ends the
 /// transaction. Without this order, the next waiting transaction of the stopped process would then get the lock, and so on, and
@@ -79,9 +85,14 @@ impl Audit for PostgresStore {
 pub(super) struct AuditTurn<'s>(#[expect(dead_code, reason = "it ends when it is dropped")] MutexGuard<'s, ()>);
 
 impl PostgresStore {
-    /// Waits until no other transaction of this process adds audit entries.
-    pub(super) async fn audit_turn(&self) -> AuditTurn<'_> {
-        AuditTurn(self.audit_turn.lock().await)
+    /// Waits until no other transaction of this process adds audit entries. The caller must have its connection already, because
+    /// those that wait for the turn may have all connections.
+    ///
+    /// The wait is shorter than the time after which the server ends a transaction that does nothing. After it, the transaction
+    /// runs again.
+    pub(super) async fn audit_turn(&self) -> Result<AuditTurn<'_>, Failure> {
+        let turn = tokio::time::timeout(LONGEST_TURN_WAIT, self.audit_turn.lock()).await;
+        turn.map(AuditTurn).map_err(|_| Failure::RunAgain)
     }
 }
 

@@ -301,7 +301,7 @@ impl PreparedCommit {
         if actions.is_empty() {
             return Ok(None);
         }
-        let turn = store.audit_turn().await;
+        let turn = store.audit_turn().await?;
         audit::insert(transaction, &actions.iter().collect::<Vec<_>>(), time, &turn).await?;
         Ok(Some(turn))
     }

@@ -24,7 +24,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("schema/initial.sql"), oldest_writer: 1 },
     // A process of version 1 does not handle requests of other processes, so their senders are told that it is busy.
     Migration { sql: include_str!("schema/requests.sql"), oldest_writer: 1 },
-    // A process of version 2 cannot read objects.
+    // A process of version 2 cannot read objects, which migration 5 excludes.
     Migration { sql: include_str!("schema/objects.sql"), oldest_writer: 1 },
     // A process of version 3 does not record where its plugins come from, so others cannot fetch the versions that only it used.
     Migration { sql: include_str!("schema/plugin_sources.sql"), oldest_writer: 1 },

@@ -61,6 +61,7 @@ const FIRST_VERSION: &str =
     "DROP TABLE requests, object_store, unused_objects, plugin_sources; ALTER TABLE blobs DROP COLUMN object;
      CREATE TABLE outbox_numbers (single boolean PRIMARY KEY DEFAULT true CHECK (single), last bigint NOT NULL);
      INSERT INTO outbox_numbers SELECT true, last_value FROM outbox_item_numbers; DROP SEQUENCE outbox_item_numbers;
+     DROP INDEX outbox_pending_of_session;
      UPDATE store_version SET version = 1, oldest_writer = 1";
 
 /// F1: a database of an earlier version is migrated while a host of that version works, and an examination changes nothing.

@@ -8,7 +8,8 @@ use super::server::shared;
 use agent_core::change::{Denial, OutboxEffect, OutboxItem};
 use agent_core::event::{Event, EventKind};
 use agent_store::{
-    Commit, OpenedSession, Outbox, OutboxFilter, PostgresOptions, PostgresStore, SessionLog, StoreError,
+    Audit, AuditAction, Commit, OpenedSession, Outbox, OutboxFilter, PostgresOptions, PostgresStore, SessionLog,
+    StoreError,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,4 +111,31 @@ async fn f1_a_stopped_process_holds_the_audit_log_only_once() {
     }
     let entries: i64 = client.query_one("SELECT count(*) FROM audit", &[]).await.unwrap().get(0);
     assert_eq!(entries, 5);
+}
+
+/// F1: commits with audit entries and other audit entries of a process do not wait for one another's connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn f1_audit_entries_do_not_use_up_the_connections() {
+    let Some(server) = shared() else { return };
+    let address = server.new_database().await;
+    let options = PostgresOptions { connections: 2, ..PostgresOptions::default() };
+    let store = Arc::new(PostgresStore::open(parsed(&address), options).await.unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..20_u8 {
+        let session = format!("s{number}");
+        let opened = open(&store, &session).await;
+        let (committing, auditing) = (store.clone(), store.clone());
+        tasks.spawn(async move { committing.commit(&opened.lease, 0, audited(&session)).await.map(drop) });
+        tasks.spawn(async move {
+            let refused = AuditAction::Refused {
+                directory: "plugins".to_owned(),
+                subject: number.to_string(),
+                reason: "a reason".to_owned(),
+            };
+            auditing.audit(vec![refused]).await
+        });
+    }
+    let ended = tokio::time::timeout(Duration::from_secs(15), tasks.join_all()).await;
+    assert_eq!(ended.expect("nothing waits for a connection that is not returned"), vec![Ok(()); 40]);
+    assert_eq!(store.last_audit_number().await, Ok(40));
 }

@@ -18,6 +18,7 @@ use agent_core::message::CallId;
 use agent_core::run::TurnEnd;
 use agent_runtime::{ApprovalDecision, Session, SessionRequest, Verdict};
 use agent_store::Store;
+use serde_json::json;
 use std::sync::Arc;
 
 /// Runs `session approve`.
@@ -56,7 +57,8 @@ async fn answer_requests(
     (store, data): (Arc<dyn Store>, &DataDirectory),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    if is_decided_by_holder(&*store, &options, (verdict, edits), data, terminal).await? {
+    // The process that has the session open would run the calls at once.
+    if !options.no_run && is_decided_by_holder(&*store, &options, (verdict, edits), data, terminal).await? {
         return Ok(Exit::Done);
     }
     drop(store);
@@ -141,7 +143,10 @@ async fn is_decided_by_holder(
     }
     let decisions = decisions((&session.subject, &waiting), &options.calls, (verdict, edits))?;
     let is_sent = sent::send(store, &session, &SessionRequest::Approve(decisions), terminal).await?.is_some();
-    if is_sent {
+    if is_sent && options.json {
+        let line = json!({"type": "stored", "session": session.subject});
+        terminal.print(line.to_string()).map_err(Failure::output)?;
+    } else if is_sent {
         terminal.note(format!("stored; {}", sent::continued_by(&session)));
     }
     Ok(is_sent)

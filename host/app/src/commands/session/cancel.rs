@@ -3,6 +3,7 @@
 use super::{open_to_decide, sent};
 use crate::commands::delegation;
 use crate::commands::open_session::BUSY_TIMEOUT;
+use crate::commands::stored_sessions::find;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_config::DataDirectory;
@@ -25,31 +26,34 @@ pub(super) async fn cancel(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    if is_cancelled_by_holder(&store, &session, terminal).await? {
-        let (subject, flag) = (&session.subject, data.flag());
+    let (subject, flag) = (session.subject.clone(), data.flag());
+    let note_cancelled = || {
         terminal.note(format!("cancelled; to continue the session: agent-host --session {subject}{flag} \"…\""));
+    };
+    if is_cancelled_by_holder(&store, &session, terminal).await? {
+        note_cancelled();
         return Ok(Exit::Done);
     }
+    // The process may have closed the session meanwhile.
+    let session = find(&*store, data, Some(&subject)).await?;
     if let (Some(process), SessionState::Running) = (&session.open_in, session.state) {
         return Err(Failure::refused(format!(
-            "the turn of session {} runs in {process}, which takes no requests, and only that process can cancel it: press \
-             Ctrl-C there, or run `kill -INT {}`",
+            "the turn of session {} runs in {process}, which has not taken the request to cancel it: press Ctrl-C there, or \
+             run `kill -INT {}`",
             session.subject,
             process.process_id().map_or_else(|| "PID".to_owned(), |id| id.to_string())
         )));
     }
     let Some(ended) = end_turn(&store, &session, data).await? else {
-        let subject = &session.subject;
         return Err(Failure::refused(format!(
             "session {subject} has no open turn to cancel: it waits for the next prompt"
         )));
     };
-    let (subject, flag) = (&session.subject, data.flag());
     if ended.prompts > 0 {
         let prompts = text::count(ended.prompts, "prompt");
         terminal.note(format!("{prompts} that waited for the end of the turn will not run"));
     }
-    terminal.note(format!("cancelled; to continue the session: agent-host --session {subject}{flag} \"…\""));
+    note_cancelled();
     for line in cancel_delegates(&store, ended.waits, (data, terminal), MAX_LEVELS).await? {
         terminal.note(line);
     }
@@ -123,8 +127,7 @@ fn cancel_delegates<'c>(
             }
             if let (Some(process), SessionState::Running) = (&child.open_in, child.state) {
                 lines.push(format!(
-                    "the delegate session {subject} runs in {process}, which takes no requests, and only that process can \
-                     cancel it"
+                    "the delegate session {subject} runs in {process}, which has not taken the request to cancel it"
                 ));
                 continue;
             }

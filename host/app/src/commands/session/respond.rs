@@ -60,7 +60,12 @@ pub(super) async fn respond(
     let event = event_file::read(&options.event)?;
     let found = find_open(&*store, data, &options.session).await.map_err(add_no_context_code)?;
     let request = SessionRequest::Respond(Box::new(event.clone()));
-    if let Some(accepted) = sent::send(&*store, &found, &request, terminal).await? {
+    // The process that has the session open would continue the turn at once.
+    let accepted = match options.after_answer {
+        AfterAnswer::Continue => sent::send(&*store, &found, &request, terminal).await?,
+        AfterAnswer::Record => None,
+    };
+    if let Some(accepted) = accepted {
         let storage = Storage { store, data: data.clone() };
         report(&outcome_of(accepted), &found.subject, &storage, (options.format, terminal)).await?;
         if options.format != Format::Json {

@@ -10,7 +10,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sends a request to a session that another process has open. Returns `None` if the command must open the session itself: no
-/// process has it open, or its process does not take requests. Then nothing has happened.
+/// process has it open, or its process has not taken the request.
 pub(super) async fn send(
     store: &dyn Store,
     session: &SessionSummary,

@@ -3,3 +3,4 @@
 CREATE SEQUENCE outbox_item_numbers;
 SELECT setval('outbox_item_numbers', last + 1, false) FROM outbox_numbers;
 DROP TABLE outbox_numbers;
+CREATE INDEX outbox_pending_of_session ON outbox (session, number) WHERE delivered IS NULL;

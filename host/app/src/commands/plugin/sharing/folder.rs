@@ -9,7 +9,7 @@ use crate::commands::starting_agent;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
-use agent_config::settings::agent_lookup;
+use agent_config::settings::{AGENT_FILE, agent_lookup};
 use agent_config::user_file::check_owner;
 use agent_config::{AgentFile, DataLocation};
 use agent_plugins::HostLimits;
@@ -93,6 +93,12 @@ fn unnamed(access: FolderUse, terminal: &Terminal) -> Result<(AgentFile, Option<
         user_wide::announce_local_folder(terminal);
         return Ok((AgentFile::default(), Some(PLUGIN_FOLDER.into())));
     }
+    if let (FolderUse::Changes, Some(file)) = (access, agent_file_above()) {
+        return Err(Failure::refused(format!(
+            "the current folder is in the project of `{}`: change to its folder, or name the plugin folder with --plugins DIR",
+            file.display()
+        )));
+    }
     let Some(path) = starting_agent::user_file(&environment) else { return Ok((AgentFile::default(), None)) };
     check_owner(&path)?;
     let file = AgentFile::read(&path).map_err(Failure::refused)?;
@@ -116,6 +122,13 @@ fn unnamed(access: FolderUse, terminal: &Terminal) -> Result<(AgentFile, Option<
     let used = format!("using the plugin folder `{}` of the user-wide configuration `{shown}`", folder.display());
     terminal.note(format!("{DIM}{}{DIM:#}", text::harmless(&used)));
     Ok((file, None))
+}
+
+/// Returns the `agent.toml` of the project that contains the current folder, if there is one.
+fn agent_file_above() -> Option<PathBuf> {
+    let current = std::env::current_dir().ok()?;
+    let files = current.ancestors().skip(1).map(|folder| folder.join(AGENT_FILE));
+    files.into_iter().find(|file| file.is_file())
 }
 
 /// Removes a plugin from the lock file, and its component from the folder.
