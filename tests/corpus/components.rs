@@ -209,13 +209,15 @@ fn row_36_shows_and_releases_quarantined_files() {
         let bomb = attacks::nested_blocks(1_000_000);
         std::fs::write(folder.path().join("plugins/bomb.wasm"), &bomb).expect("the file can be written");
         let list = || all_output(&run(&folder, &["plugin", "list", "--agent", "agent.toml"]));
+        // Which limit the bomb reaches first depends on how fast the compiler is.
+        let is_stopped = |text: &str| text.contains("processor time") || text.contains("memory limit");
         let first = list();
-        assert!(first.contains("processor time") && first.contains("calc.evaluate"), "{first}");
+        assert!(is_stopped(&first) && first.contains("calc.evaluate"), "{first}");
         let second = list();
         assert!(second.contains("it is in quarantine") && second.contains("calc.evaluate"), "{second}");
         let listing = all_output(&run(&folder, &["plugin", "quarantine"]));
         let digest = digest_of(&bomb);
-        assert!(listing.contains(digest.as_str()) && listing.contains("processor time"), "{listing}");
+        assert!(listing.contains(digest.as_str()) && is_stopped(&listing), "{listing}");
         let released = run(&folder, &["plugin", "quarantine", "--release", &digest.hex()[..12]]);
         assert!(released.status.success(), "{}", all_output(&released));
         assert!(all_output(&run(&folder, &["plugin", "quarantine"])).contains("no component is in quarantine"));
