@@ -151,8 +151,10 @@ impl Version {
 
 /// Returns the version of the database. `None` if it has no tables of this host.
 pub(super) async fn version(connection: &Connection) -> Result<Option<Version>, Failure> {
-    let exists: bool =
-        connection.query_one("SELECT to_regclass('store_version') IS NOT NULL", &[]).await?.try_get(0)?;
+    // `to_regclass` may answer from before another transaction has created the table. A query of the catalogue does not.
+    let sql = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = 'store_version' AND relkind IN ('r', 'p')
+                              AND pg_table_is_visible(oid))";
+    let exists: bool = connection.query_one(sql, &[]).await?.try_get(0)?;
     if !exists {
         return Ok(None);
     }
