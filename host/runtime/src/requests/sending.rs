@@ -15,8 +15,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Sends a request to the session's process, and waits for the answer. A server and a worker take requests; a session in a
 /// terminal does not.
 ///
-/// Returns `None` if the request had no effect: no process has taken it within `patience`, or the session is no longer open in
-/// another process. If this future is dropped, the request stays until `patience` has passed.
+/// Returns `None` if the request had no effect: no process has taken it within `patience`, or the other process has closed the
+/// session. If this future is dropped, the request stays until `patience` has passed.
 ///
 /// # Errors
 ///

@@ -7,7 +7,7 @@ use agent_config::grants::Kind;
 use agent_config::{AgentOptions, Settings};
 use std::collections::BTreeSet;
 
-/// Stands for the value of a secret or of a granted variable that is not set. No plugin runs with it.
+/// The value that is used in place of a secret or a granted variable that is not set. No plugin runs with it.
 const PLACEHOLDER: &str = "placeholder-for-a-value";
 
 /// Reads the settings, and warns of secrets and granted variables that are not set, instead of failing.

@@ -57,7 +57,7 @@ impl Default for ReadPosition {
 }
 
 impl ReadPosition {
-    /// Begins a read.
+    /// Begins a read, and decides how far it looks back.
     pub(super) fn begin(&self, now: Instant) -> Read {
         let is_due = |last: Option<Instant>, interval| last.is_none_or(|last| now.duration_since(last) >= interval);
         let reach = match () {
