@@ -128,8 +128,9 @@ fn p6_the_command_line_and_the_agent_file_can_give_the_same_grants() {
     let working_directory = working_directory(&["files", "text", "project-context"]);
     let prompt = "text.count_file {\"path\": \"note.txt\"}";
     let denied = user.run(working_directory.path(), &["--plugins", "plugins", prompt]);
-    let (answer, _) = stdout_and_stderr(&denied);
-    assert!(answer.contains("--grant text:read=") && answer.contains("[plugins.text.grants]"), "{answer}");
+    let (answer, progress) = stdout_and_stderr(&denied);
+    assert!(progress.contains("--grant text:read=") && progress.contains("[plugins.text.grants]"), "{progress}");
+    assert!(answer.contains("denied: `note.txt` is outside of the granted trees"), "{answer}");
     let granted = user.run(working_directory.path(), &["--plugins", "plugins", "--grant", "text:read=.", prompt]);
     assert!(stdout_and_stderr(&granted).0.contains("2 lines"), "{granted:?}");
     let page = std::fs::read_to_string(repository().join("host/docs/guide/grants.md")).unwrap();

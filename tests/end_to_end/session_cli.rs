@@ -269,7 +269,8 @@ fn p6_shows_a_denial_once() {
     let (_, _, stderr) = cli.run(&[&AGENT[..], &["Count."]].concat());
     assert_eq!(stderr.matches("--grant text:read=DIR").count(), 1, "{stderr}");
     assert!(
-        stderr.contains("was denied reading files; to allow it") && stderr.contains("denied: `note.txt` is outside"),
+        stderr.contains("is not granted reading files. To allow it")
+            && stderr.contains("denied: `note.txt` is outside"),
         "{stderr}"
     );
     let (_, printed, _) = cli.run(&[&AGENT[..], &["--continue", "--json", "Count."]].concat());
@@ -279,6 +280,14 @@ fn p6_shows_a_denial_once() {
     let call = ["plugin", "call", "plugins/text.wasm", "text.count_file", "{\"path\": \"note.txt\"}"];
     let (code, _, stderr) = cli.run(&call);
     assert_eq!((code, stderr.matches("--grant text:read=DIR").count()), (Some(1), 1), "{stderr}");
+
+    // The denial of an edit names the file, and not the temporary file that would replace it.
+    std::fs::copy(components().join("files.wasm"), cli.path("plugins/files.wasm")).unwrap();
+    std::fs::write(cli.path("note.txt"), "old").unwrap();
+    let edit = "{\"path\": \"note.txt\", \"edits\": [{\"old\": \"old\", \"new\": \"new\"}]}";
+    let (code, _, stderr) =
+        cli.run(&["plugin", "call", "--grant", "files:read=.", "plugins/files.wasm", "files.edit", edit]);
+    assert!(code == Some(1) && stderr.contains("opening \"note.txt\"") && !stderr.contains(".tmp"), "{stderr}");
 }
 
 /// D4: Replies of the offline router are not stored as memories, but the results of its tools are.

@@ -281,6 +281,9 @@ pub enum PluginFailure {
     Failed(String),
 }
 
+/// The beginning of the sentences about a denial in a tool's error message.
+const NOT_GRANTED: &str = "This plugin is not granted";
+
 /// A plugin's request that the host denied because the configuration does not contain the necessary grant (P6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
@@ -295,6 +298,19 @@ pub struct Denial {
 impl Denial {
     /// Returns the sentences about a denial that are added to a tool's error message.
     pub fn in_error(thing: &str, grant: &str) -> String {
-        format!("This plugin is not granted {thing}. To allow it, {grant}")
+        format!("{NOT_GRANTED} {thing}. To allow it, {grant}")
+    }
+
+    /// Returns the part of a tool's error message before the sentences about denials.
+    ///
+    /// ```
+    /// use agent_core::plugin::Denial;
+    ///
+    /// let error = format!("no such tree\n{}", Denial::in_error("reading files", "pass --grant text:read=DIR"));
+    /// assert_eq!(Denial::before_in_error(&error), "no such tree");
+    /// assert_eq!(Denial::before_in_error("no such tree"), "no such tree");
+    /// ```
+    pub fn before_in_error(error: &str) -> &str {
+        error.split_once(&format!("\n{NOT_GRANTED} ")).map_or(error, |(before, _)| before)
     }
 }

@@ -224,7 +224,7 @@ impl From<&Denial> for agent_core::change::Denial {
 
 impl fmt::Display for Denial {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} was denied {}; to allow it, {}", self.plugin, self.thing, self.advice)
+        write!(formatter, "{} is not granted {}. To allow it, {}", self.plugin, self.thing, self.advice)
     }
 }
 

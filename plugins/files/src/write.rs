@@ -142,8 +142,13 @@ fn create(target: &Path, text: &str) -> io::Result<()> {
     })
 }
 
-/// Replaces the file atomically: a reader sees either the complete old content or the complete new content.
+/// Replaces the file atomically: a reader sees either the complete old content or the complete new content. A file that may not be
+/// written is not replaced, and the error is about this file and not about the temporary one.
 pub(crate) fn replace(target: &Path, text: &str) -> io::Result<()> {
+    match OpenOptions::new().write(true).open(target) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let (temporary, file) = create_temporary(target)?;
     write_and_sync(file, text).and_then(|()| fs::rename(&temporary, target)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);

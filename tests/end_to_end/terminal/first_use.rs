@@ -193,7 +193,7 @@ fn p6_a_refusal_lasts_for_this_run_and_a_permanent_refusal_is_saved() {
     screen.send("\r");
     screen.wait_for("\nFirst.\n");
     assert!(
-        screen.text().contains("read = [\".\"]") && screen.text().contains("was denied reading files"),
+        screen.text().contains("read = [\".\"]") && screen.text().contains("is not granted reading files"),
         "{}",
         screen.text()
     );
@@ -242,7 +242,7 @@ fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     let output_text = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
     // If another process continues a turn with additional permissions, the turn keeps the permissions that it had at
     // its start (P10).
-    assert!(output_text.contains("denied reading files") && output_text.contains("Done."), "{output_text}");
+    assert!(output_text.contains("is not granted reading files") && output_text.contains("Done."), "{output_text}");
     assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
 

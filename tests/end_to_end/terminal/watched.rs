@@ -133,7 +133,7 @@ fn p10_a_revocation_takes_effect_during_a_chat() {
     let nothing = GRANTED.replace("read = [\".\"]", "ask = false");
     let denied = format!("{GRANTED}\n[approval.tools]\n\"text.*\" = \"deny\"\n");
     for (changed_file, reason) in
-        [(nothing.as_str(), "was denied reading files"), (denied.as_str(), "denies `text.count_file`")]
+        [(nothing.as_str(), "is not granted reading files"), (denied.as_str(), "denies `text.count_file`")]
     {
         let folder = AgentFolder::new(GRANTED, &[waiting.clone(), count(), text_reply("Done.")]);
         let mut screen = folder.session();

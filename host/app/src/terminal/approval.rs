@@ -47,6 +47,7 @@ pub(crate) const HELP: &str = "  y  yes, this call only        y all  also all c
   n  no; n WHY tells the model  n all
   e  change the arguments in $EDITOR, or directly: e {\"name\": \"value\"}
   v  show the complete arguments and changes
+  /grant PLUGIN KIND=VALUE or /revoke PLUGIN changes the grants of a plugin first
   Ctrl-C cancels the turn, Ctrl-D leaves it waiting";
 
 /// The prompt below a call that needs an approval.

@@ -1,6 +1,7 @@
 //! Formats a call and its result as one card: name, arguments, cost and result.
 
 use super::cost;
+use super::events::denied;
 use super::json_list::lines_of;
 use super::text::{count, cut, harmless, size, wrapped};
 use super::{BOLD, DIM, GREEN, RED};
@@ -41,7 +42,7 @@ pub(crate) enum Outcome {
     Text(String, usize),
     /// A description of the returned media.
     Media(String),
-    /// The text of the error, as the model gets it, and those denials in the text that the user has already seen.
+    /// The text of the error, as the model gets it, and what the call was denied. Each denial is shown once, below the error.
     Error(String, Vec<Denial>),
 }
 
@@ -113,13 +114,15 @@ impl Card<'_> {
                 if omitted > 0 {
                     lines.push(format!("{DIM}… {}{hint}{DIM:#}", count(omitted, "more line")));
                 }
+                let denials = denials.iter().map(|denial| wrapped(&denied(denial), width));
+                lines.extend(denials.flat_map(|denial| denial.lines().map(str::to_owned).collect::<Vec<_>>()));
                 lines
             }
         }
     }
 }
 
-/// Removes denials from an error message. The user has already seen these denials as separate lines.
+/// Removes denials from an error message, because they are shown as separate lines.
 pub(crate) fn without_denials<'d>(mut error: String, denials: impl IntoIterator<Item = &'d Denial>) -> String {
     for Denial { thing, grant, .. } in denials {
         error = error.replacen(&format!("\n{}", Denial::in_error(thing, grant)), "", 1);
@@ -217,6 +220,27 @@ mod tests {
           To allow it, add:
           read = ["."]\u{1b}[2J
         "#);
+    }
+
+    /// P6: what a call was denied is shown once, completely, below an error of any length.
+    #[test]
+    fn p6_denials_are_shown_once_below_the_error() {
+        let denial = Denial {
+            plugin: "text@0123456789ab".into(),
+            thing: "reading files".into(),
+            grant: "add to agent.toml:\n[plugins.text.grants]\nread = [\".\"]".into(),
+        };
+        let message = format!("{}\n{}", "line\n".repeat(20), Denial::in_error(&denial.thing, &denial.grant));
+        let error = ToolError::Failed { message }.for_model();
+        let arguments = json!({"path": "a"});
+        let mut card = card(&arguments, Outcome::Error(error, vec![denial]));
+        card.cost = CallCost::default();
+        let shown = shown(&card, 90);
+        assert_eq!(shown.matches("reading files").count(), 1, "{shown}");
+        assert!(shown.contains("\n  … 8 more lines: /result\n"), "{shown}");
+        let expected = "\n  text@0123456789ab is not granted reading files. To allow it, add to agent.toml:\n      \
+                        [plugins.text.grants]\n      read = [\".\"]";
+        assert!(shown.ends_with(expected), "{shown}");
     }
 
     /// L28, row 8: an error is shown in words even if the error was shortened or a warning precedes it.

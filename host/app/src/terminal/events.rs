@@ -15,6 +15,18 @@ const MAX_CHARACTERS: usize = 100;
 /// messages, because a provider's message often explains what to do.
 const MAX_REASON: usize = 600;
 
+/// Formats a denial as a note of its own.
+pub(crate) fn denial(denial: &Denial) -> String {
+    format!("{YELLOW}!{YELLOW:#} {}", denied(denial))
+}
+
+/// Formats what is not granted to a plugin, and what to add to the configuration. The lines after the first one are indented.
+pub(super) fn denied(denial: &Denial) -> String {
+    let (plugin, thing) = (one_line(&denial.plugin, MAX_CHARACTERS), one_line(&denial.thing, MAX_CHARACTERS));
+    let grant = harmless(&denial.grant).replace('\n', "\n    ");
+    format!("{BOLD}{plugin}{BOLD:#} is not granted {thing}. To allow it, {grant}")
+}
+
 /// Formats an event as lines. Returns None for tool calls, for their results, and for events that users don't need
 /// to see.
 pub(crate) fn lines(event: &EventKind) -> Option<String> {
@@ -28,11 +40,7 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
         EventKind::ToolDeferred { name, .. } => {
             format!("{DIM}… {} deferred: a call of higher priority ran first{DIM:#}", one_line(name, MAX_CHARACTERS))
         }
-        EventKind::Denied { denial: Denial { plugin, thing, grant }, .. } => {
-            let grant = harmless(grant).replace('\n', "\n    ");
-            let permission = one_line(thing, MAX_CHARACTERS);
-            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {permission}; to allow it, {grant}")
-        }
+        EventKind::Denied { denial: refused, .. } => denial(refused),
         EventKind::PluginSwapped { plugin, from, to } => {
             let plugin = one_line(plugin, MAX_CHARACTERS);
             let what = match (from, to) {
@@ -282,7 +290,7 @@ mod tests {
         };
         let denied = EventKind::Denied { call: Some(CallId("call_1_1_1".into())), denial };
         insta::assert_snapshot!(shown(denied), @r#"
-        ! files@0123456789ab was denied reading files; to allow it, add to agent.toml:
+        ! files@0123456789ab is not granted reading files. To allow it, add to agent.toml:
             [plugins.files.grants]
             read = ["."]
             or pass --grant files:read=DIR

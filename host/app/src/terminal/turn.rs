@@ -73,7 +73,7 @@ pub(crate) struct TurnView<'t> {
     replies: Replies,
     /// Name, arguments and attempt of each running call.
     running: BTreeMap<CallId, (String, Value, u32)>,
-    /// Denials that were shown for calls that have not ended, by the id of the denied call.
+    /// What calls that have not ended were denied. A denial is shown with the outcome of its call.
     denied: BTreeMap<CallId, Vec<Denial>>,
     /// The last complete reply that was shown.
     answered: Option<String>,
@@ -188,7 +188,12 @@ impl<'t> TurnView<'t> {
                 self.call(&event.kind).await;
                 Ok(())
             }
+            EventKind::Denied { call: Some(call), denial } => {
+                self.denied.entry(call.clone()).or_default().push(denial.clone());
+                Ok(())
+            }
             EventKind::Suspended { suspension } => {
+                self.show_denials_of_open_calls();
                 self.delegated.record_waits(suspension);
                 // A call that waits for a service or a client is not shown as running, because it runs outside of this
                 // process.
@@ -205,8 +210,8 @@ impl<'t> TurnView<'t> {
             }
             other if self.delegated.resumes_silently(other) => Ok(()),
             other => {
-                if let EventKind::Denied { call: Some(call), denial } = other {
-                    self.denied.entry(call.clone()).or_default().push(denial.clone());
+                if matches!(other, EventKind::LoopEnd { .. }) {
+                    self.show_denials_of_open_calls();
                 }
                 if let Some(lines) = events::lines(other) {
                     let block = if matches!(other, EventKind::Retry { .. }) { Block::Note } else { Block::Calls };
@@ -294,6 +299,8 @@ impl<'t> TurnView<'t> {
             EventKind::ToolResult { call, name, content, cost } => {
                 let outcome = self.outcome(call, content).await;
                 self.card((call, name), outcome, *cost);
+                let denied = self.denied.remove(call).unwrap_or_default();
+                self.show_denials(denied);
             }
             EventKind::ToolResultError { call, name, content, cost } => {
                 let denied = self.denied.remove(call).unwrap_or_default();
@@ -302,6 +309,19 @@ impl<'t> TurnView<'t> {
             _ => {}
         }
         self.show_running();
+    }
+
+    /// Shows what calls were denied that wait, or that the turn has cancelled.
+    fn show_denials_of_open_calls(&mut self) {
+        let denied = std::mem::take(&mut self.denied);
+        self.show_denials(denied.into_values().flatten());
+    }
+
+    fn show_denials(&mut self, denials: impl IntoIterator<Item = Denial>) {
+        for denial in denials {
+            let lines = events::denial(&denial);
+            self.page.note(Block::Calls, self.fitted(lines));
+        }
     }
 
     fn card(&mut self, (call, name): (&CallId, &str), outcome: Outcome, cost: CallCost) {

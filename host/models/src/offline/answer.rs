@@ -2,6 +2,7 @@
 
 use agent_core::message::{Content, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::OfferedTool;
+use agent_core::plugin::Denial;
 use agent_core::tool::ToolError;
 use serde::Serialize;
 use serde_json::ser::Formatter;
@@ -107,6 +108,7 @@ fn format_content(content: &Content, is_error: bool) -> String {
     }
 }
 
+/// Formats an error without the sentences about denials, because users see those below the call.
 fn format_error(error: &ToolError) -> String {
     match error {
         ToolError::InvalidArguments { violations } => {
@@ -116,10 +118,10 @@ fn format_error(error: &ToolError) -> String {
             });
             format!("the arguments are not valid\n{}", violations.collect::<Vec<_>>().join("\n"))
         }
-        ToolError::NotFound { message } => format!("not found: {message}"),
-        ToolError::Denied { message } => format!("denied: {message}"),
+        ToolError::NotFound { message } => format!("not found: {}", Denial::before_in_error(message)),
+        ToolError::Denied { message } => format!("denied: {}", Denial::before_in_error(message)),
         ToolError::Unavailable { message, .. } => format!("currently unavailable: {message}"),
-        ToolError::Failed { message } => message.clone(),
+        ToolError::Failed { message } => Denial::before_in_error(message).to_owned(),
     }
 }
 

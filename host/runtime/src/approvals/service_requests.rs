@@ -329,7 +329,7 @@ impl ApprovalContext<'_> {
             let thing =
                 format!("sending the service event {}: {}", request.event_type, denial_message(name, &ruling.because));
             let denial = Denial { plugin: source_of(record), thing, grant: advice_to_allow(&ruling.because) };
-            let message = format!("{} was denied {}", denial.plugin, denial.thing);
+            let message = format!("{} is not granted {}", denial.plugin, denial.thing);
             return Err(Box::new(RefusedRequest { error: ToolError::Denied { message }, denial }));
         }
         service.check_arguments(&request.data).map_err(|violations| {

@@ -7,7 +7,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::card::without_denials;
-use crate::terminal::{DIM, Terminal, YELLOW, cost, text};
+use crate::terminal::{DIM, Terminal, YELLOW, cost, events, text};
 use agent_config::DataDirectory;
 use agent_config::assembly::{self, warn_of_unused_grants};
 use agent_config::grants::Receiver;
@@ -207,7 +207,7 @@ fn stored_denial(denial: &Denial) -> agent_core::change::Denial {
 }
 
 fn show_denial(denial: &Denial, terminal: &Terminal) {
-    terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&denial.to_string())));
+    terminal.note(events::denial(&stored_denial(denial)));
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ const EVENTS = {
   nudge: ({ cause, text }) => `The reply did not end the turn (${cause}): ${text}`,
   no_tool_call: ({ reminder }) => `The reply called no tool: ${reminder}`,
   evicted: ({ messages, tokens, summary_tokens, by }) => `${messages} messages with about ${tokens} tokens left the prompt. A summary of about ${summary_tokens} tokens by ${by || "the host"} replaces them.`,
-  denied: ({ plugin, thing, grant }) => `${plugin} was denied ${thing}.${grant ? ` To allow it: ${grant}` : ""}`,
+  denied: ({ plugin, thing, grant }) => `${plugin} is not granted ${thing}.${grant ? ` To allow it, ${grant}` : ""}`,
   approval_requested: ({ calls }) => `Waits for an approval: ${calls.map((call) => call.name).join(", ")}`,
   approval_resolved: ({ name, verdict }) => `${name} was decided: ${verdict}`,
   plugin_swapped: ({ plugin, from, to }) => `${plugin} changed: ${short(from)} → ${short(to)}`,
