@@ -21,6 +21,7 @@ mod event_file;
 mod fetched_plugins;
 mod first_use;
 mod first_use_queues;
+mod grant_changes;
 mod images;
 pub(crate) mod key;
 pub(crate) mod man;

@@ -31,7 +31,7 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::{Input, InputError, LoopConfig, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
 use agent_core::tool::ClientTool;
 use agent_mcp::AcquiredServers;
-use agent_plugins::{GenerationError, NewMediaItem};
+use agent_plugins::{GenerationError, NewMediaItem, ProtectedPath};
 use agent_store::{Commit, Lease, Status, StoreError, ViewPiece, digest_of};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -286,6 +286,11 @@ impl Session {
     /// Returns the agent for turns that start from now on.
     pub fn agent(&self) -> Arc<Agent> {
         self.services.live.current()
+    }
+
+    /// Returns the files and folders to which no grant gives access, because they control the host.
+    pub fn protected_paths(&self) -> Vec<ProtectedPath> {
+        self.services.sandbox.protected()
     }
 
     /// Returns the handle with which the agent can be changed. Turns that start after a change use the changed agent.

@@ -71,6 +71,31 @@ fn l17_the_grant_is_asked_for_before_the_call() {
     }
 }
 
+/// P6, P10, L17: `/grant` and `/revoke` also work while the host asks about a call. The changes are shown as the new grants allow.
+#[test]
+fn p6_grants_are_changed_while_the_host_asks_about_a_call() {
+    let edit = json!({"path": "tree/poem.md", "edits": [{"old": "three\n", "new": "3\n"}]});
+    let cli = writer(&[call_reply(&[("files.edit", edit)]), text_reply("Done.")]);
+    let mut screen = ask(&cli, 100);
+    for (typed, shown) in [
+        ("/grant nobody read=.", "the agent has no plugin `nobody`"),
+        ("/revoke files", "revoked the grants of files"),
+        ("/grant files write=tree", "granted to files for this session: write="),
+    ] {
+        let questions = screen.raw().matches(QUESTION).count();
+        screen.send(&format!("{typed}\r"));
+        screen.wait_for(shown);
+        screen.wait("the host asks again", |_| screen.raw().matches(QUESTION).count() > questions);
+    }
+    let text = screen.text();
+    let (revoked, granted) = (text.find("revoked the").unwrap(), text.find("granted to files").unwrap());
+    assert!(!text[revoked..granted].contains("- three"), "without the grant, nothing can be shown: {text}");
+    assert!(text[granted..].contains("  - three\n  + 3\n"), "{text}");
+    screen.send("y\r");
+    assert_eq!(screen.exit_code(), Some(0));
+    assert_eq!(std::fs::read_to_string(cli.path("tree/poem.md")).unwrap(), "one\ntwo\n3\nfour\nfive\n");
+}
+
 /// L17: a file that the arguments do not name is shown with its present content, and a call that fails on the copies, or
 /// that moves a whole folder, is shown without a difference.
 #[test]

@@ -4,6 +4,7 @@
 mod delegates;
 
 use super::drive_turn::{continue_turn, start_turn};
+use super::grant_changes::{GrantChange, GrantChanger};
 use super::user_presence::UserPresence;
 use crate::environment;
 use crate::exit::Failure;
@@ -195,6 +196,15 @@ impl ApprovalPrompter {
                 TypedLine::End => return Ok(UserDecision::Declined),
             };
             let arguments = edited.as_ref().unwrap_or(&original);
+            if let Some(change) = grant_change(&line) {
+                match self.change_grants(session, &change, cancel).await {
+                    // The grants decide which changes can be shown.
+                    Ok(()) => changes = self.rehearse(session, item, edited.as_ref()).await?,
+                    Err(failure) => self.warn(&failure.message),
+                }
+                self.show(item, (edited.as_ref(), &changes), position);
+                continue;
+            }
             match Answer::parse(&line) {
                 Some(Answer::Allow(scope, calls)) => {
                     return Ok(UserDecision::Verdict(Verdict::Allow { scope, edited }, calls));
@@ -227,6 +237,16 @@ impl ApprovalPrompter {
                 },
             }
         }
+    }
+
+    /// Makes a change of grants that the user has typed.
+    pub(crate) async fn change_grants(
+        &mut self,
+        session: &Session,
+        change: &GrantChange,
+        stop: &CancellationToken,
+    ) -> Result<(), Failure> {
+        GrantChanger { session, first_uses: &mut self.first_uses, terminal: &self.terminal }.apply(change, stop).await
     }
 
     /// Asks for the grants without which the plugin cannot show what the call would change.
@@ -327,6 +347,13 @@ impl ApprovalPrompter {
         let line = format!("{YELLOW}!{YELLOW:#} {}", text::harmless(line));
         self.terminal.note(text::wrapped(&line, self.terminal.width()));
     }
+}
+
+/// Parses `/grant` or `/revoke` with arguments. Returns `None` for any other line.
+fn grant_change(line: &str) -> Option<GrantChange> {
+    let mut words = line.split_whitespace();
+    let name = words.next()?;
+    GrantChange::parse(name, &words.collect::<Vec<_>>())
 }
 
 /// Writes a new file that only its owner can read, because the arguments may be confidential.

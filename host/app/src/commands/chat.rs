@@ -6,7 +6,6 @@ mod clipboard;
 mod compaction;
 mod completion;
 mod editor;
-mod grants;
 mod history;
 mod lists;
 mod models;
@@ -411,10 +410,10 @@ impl Chat<'_> {
             SlashCommand::Cost => self.show_cost().await?,
             SlashCommand::Memories => self.list_memories().await?,
             SlashCommand::Forget(id) => self.forget_memory(&id).await?,
-            SlashCommand::Lacking => self.list_lacking_grants(),
-            SlashCommand::GrantQuestion(plugin) => self.ask_about_grants(&plugin).await?,
-            SlashCommand::Grant(plugin, grant) => self.grant(&plugin, &grant).await?,
-            SlashCommand::Revoke(plugin, kind) => self.revoke(&plugin, kind.as_deref()).await?,
+            SlashCommand::Grants(change) => {
+                let stop = self.interrupts.begin(Activity::Turn);
+                self.prompter.change_grants(&self.session, &change, &stop).await?;
+            }
             SlashCommand::Diff(shown) => self.show_changed_files(shown),
             SlashCommand::Compact => self.compact()?,
             SlashCommand::Theme(theme) => self.set_theme(theme)?,

@@ -1,5 +1,6 @@
 //! Parses slash commands, which are input lines that begin with `/` and control the host.
 
+use super::super::grant_changes::GrantChange;
 use super::changed_files::Shown;
 use crate::terminal::Theme;
 
@@ -111,14 +112,8 @@ pub(super) enum SlashCommand {
     Memories,
     /// Delete the memory with this id.
     Forget(String),
-    /// List the plugins that lack grants.
-    Lacking,
-    /// Ask what to grant to this plugin.
-    GrantQuestion(String),
-    /// Grant this to this plugin: the name of the plugin, and the grant as `KIND=VALUE`.
-    Grant(String, String),
-    /// Revoke the grants of this plugin: all, or those of one kind.
-    Revoke(String, Option<String>),
+    /// Change the grants of a plugin.
+    Grants(GrantChange),
     /// Show which files were changed.
     Diff(Shown),
     /// Summarise the earlier messages at the beginning of the next turn.
@@ -171,11 +166,9 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
         ("/cost", []) => SlashCommand::Cost,
         ("/memory", []) => SlashCommand::Memories,
         ("/memory", ["forget", id]) => SlashCommand::Forget((*id).to_owned()),
-        ("/grant", []) => SlashCommand::Lacking,
-        ("/grant", [plugin]) => SlashCommand::GrantQuestion((*plugin).to_owned()),
-        ("/grant", [plugin, grant @ ..]) => SlashCommand::Grant((*plugin).to_owned(), grant.join(" ")),
-        ("/revoke", [plugin]) => SlashCommand::Revoke((*plugin).to_owned(), None),
-        ("/revoke", [plugin, kind]) => SlashCommand::Revoke((*plugin).to_owned(), Some((*kind).to_owned())),
+        ("/grant" | "/revoke", words) => {
+            SlashCommand::Grants(GrantChange::parse(name, words).ok_or_else(|| usage_error(name))?)
+        }
         ("/diff", []) => SlashCommand::Diff(Shown::LastTurn),
         ("/diff", ["all"]) => SlashCommand::Diff(Shown::AllTurns),
         ("/compact", []) => SlashCommand::Compact,
@@ -252,14 +245,14 @@ mod tests {
             ("/cost", SlashCommand::Cost),
             ("/memory", SlashCommand::Memories),
             ("/memory forget a/1", SlashCommand::Forget("a/1".into())),
-            ("/grant", SlashCommand::Lacking),
-            ("/grant files", SlashCommand::GrantQuestion("files".into())),
+            ("/grant", SlashCommand::Grants(GrantChange::List)),
+            ("/grant files", SlashCommand::Grants(GrantChange::Ask("files".into()))),
             (
                 "/grant web http=GET https://a.example",
-                SlashCommand::Grant("web".into(), "http=GET https://a.example".into()),
+                SlashCommand::Grants(GrantChange::Grant("web".into(), "http=GET https://a.example".into())),
             ),
-            ("/revoke files", SlashCommand::Revoke("files".into(), None)),
-            ("/revoke files write", SlashCommand::Revoke("files".into(), Some("write".into()))),
+            ("/revoke files", SlashCommand::Grants(GrantChange::Revoke("files".into(), None))),
+            ("/revoke files write", SlashCommand::Grants(GrantChange::Revoke("files".into(), Some("write".into())))),
             ("/diff", SlashCommand::Diff(Shown::LastTurn)),
             ("/diff all", SlashCommand::Diff(Shown::AllTurns)),
             ("/compact", SlashCommand::Compact),
