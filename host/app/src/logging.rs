@@ -12,14 +12,14 @@ use std::fmt;
 use tracing::field::{self, Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::uptime;
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, Uptime, uptime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Log targets that `-v` shows: the host's own crates, and `plugin` for the output of plugins.
 const HOST_TARGETS: [&str; 14] = [
-    "plugin",
+    PLUGIN,
     "agent_host",
     "agent_config",
     "agent_devkit",
@@ -34,6 +34,9 @@ const HOST_TARGETS: [&str; 14] = [
     "agent_serve",
     "agent_telemetry",
 ];
+
+/// Target of the lines that plugins print or log.
+const PLUGIN: &str = "plugin";
 
 /// Target of the log lines about events of sessions.
 const EVENTS: &str = "agent_host::events";
@@ -64,8 +67,11 @@ pub(crate) fn start(options: &CommonArguments, terminal: &Terminal) {
         return lines.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
     }
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    let lines = lines.with_ansi(colours).with_timer(uptime());
-    if options.verbose == 0 { lines.event_format(WarningFormat).init() } else { lines.init() }
+    let lines = lines.with_ansi(colours);
+    match options.verbose {
+        0 => lines.event_format(WarningFormat).init(),
+        _ => lines.event_format(VerboseFormat { others: Format::default().with_timer(uptime()) }).init(),
+    }
 }
 
 /// Logs the events of a commit that operators act on, one line each. Content of conversations is not logged.
@@ -129,7 +135,29 @@ pub(crate) fn log_events(commit: &CommittedEvents<'_>) {
     }
 }
 
-/// Formats a log event as a line for users: `! message: reason (other fields)`.
+/// Formats a line of a plugin with the plugin and the call before the text, so that several lines, such as those of a traceback,
+/// can be read as they were printed. Formats other log events with all of their fields.
+struct VerboseFormat {
+    others: Format<Full, Uptime>,
+}
+
+impl<S, N> FormatEvent<S, N> for VerboseFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        if event.metadata().target() != PLUGIN {
+            return self.others.format_event(context, writer, event);
+        }
+        let mut text = EventText::default();
+        event.record(&mut text);
+        uptime().format_time(&mut writer)?;
+        writeln!(writer, " {:>5} {}", event.metadata().level(), text.of_plugin())
+    }
+}
+
+/// Formats a log event as a line for users: `! message: reason (other fields)`. The line of a plugin begins with the plugin.
 struct WarningFormat;
 
 impl<S, N> FormatEvent<S, N> for WarningFormat
@@ -145,9 +173,10 @@ where
             text.other_fields.push(target.to_owned());
         }
         let style = if *event.metadata().level() == Level::ERROR { RED } else { YELLOW };
+        let line = if target == PLUGIN { text.of_plugin() } else { text.line() };
         match writer.has_ansi_escapes() {
-            true => writeln!(writer, "{style}!{style:#} {}", text.line()),
-            false => writeln!(writer, "! {}", text.line()),
+            true => writeln!(writer, "{style}!{style:#} {line}"),
+            false => writeln!(writer, "! {line}"),
         }
     }
 }
@@ -156,6 +185,9 @@ where
 #[derive(Default)]
 struct EventText {
     message: String,
+    /// The plugin and the call that have printed the message.
+    plugin: String,
+    call: String,
     reasons: Vec<String>,
     other_fields: Vec<String>,
 }
@@ -165,6 +197,8 @@ impl EventText {
         match field.name() {
             "message" => self.message = value,
             "error" | "problem" => self.reasons.push(value),
+            "plugin" => self.plugin = value,
+            "call" => self.call = value,
             name => self.other_fields.push(format!("{name} {value}")),
         }
     }
@@ -174,10 +208,21 @@ impl EventText {
         for reason in &self.reasons {
             line.push_str(&format!(": {reason}"));
         }
-        if !self.other_fields.is_empty() {
-            line.push_str(&format!(" ({})", self.other_fields.join(", ")));
+        let origin = [("plugin", &self.plugin), ("call", &self.call)];
+        let origin = origin.into_iter().filter(|(_, value)| !value.is_empty());
+        let mut fields: Vec<String> = origin.map(|(name, value)| format!("{name} {value}")).collect();
+        fields.extend(self.other_fields.iter().cloned());
+        if !fields.is_empty() {
+            line.push_str(&format!(" ({})", fields.join(", ")));
         }
         harmless(&line).replace('\n', "\n  ")
+    }
+
+    /// Returns the line of a plugin: `PLUGIN CALL: TEXT`.
+    fn of_plugin(&self) -> String {
+        let Self { message, plugin, call, .. } = self;
+        let separator = if call.is_empty() { "" } else { " " };
+        harmless(&format!("{plugin}{separator}{call}: {message}")).replace('\n', "\n  ")
     }
 }
 
