@@ -5,6 +5,7 @@ mod commands;
 mod doors;
 mod histories;
 mod killed;
+mod late_events;
 mod media;
 mod nats;
 mod nats_events;

@@ -23,22 +23,32 @@ pub(crate) struct ClientCertificate {
     /// The private key of the certificate.
     key: PathBuf,
     read: ReadFile,
-    /// The problem that was written to the log last, so that it is not repeated for each connection.
-    logged: Arc<Mutex<Option<String>>>,
+    /// Why the last connection was made without the certificate. Clones share this value.
+    problem: Arc<Mutex<Option<String>>>,
 }
 
 impl ClientCertificate {
     pub(crate) fn new(certificate: PathBuf, key: PathBuf, read: ReadFile) -> Self {
-        Self { certificate, key, read, logged: Arc::default() }
+        Self { certificate, key, read, problem: Arc::default() }
     }
 
-    /// Writes a problem to the log, unless it is the one that was written last.
-    fn log(&self, problem: Option<&String>) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(problem) = problem.filter(|problem| logged.as_ref() != Some(problem)) {
+    /// Returns why the last connection was made without the certificate. `None` if there is no problem, or if it was forgotten.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets the problem of a connection that the server has accepted nevertheless.
+    pub(crate) fn forget_problem(&self) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Remembers a problem, and writes it to the log, unless the connection before had the same problem.
+    fn note(&self, problem: Option<&String>) {
+        let mut known = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(problem) = problem.filter(|problem| known.as_ref() != Some(problem)) {
             tracing::warn!(problem, "a connection to NATS is made without the certificate");
         }
-        *logged = problem.cloned();
+        *known = problem.cloned();
     }
 
     /// Reads the files. The error is a sentence that names the file.
@@ -69,7 +79,7 @@ impl ClientCertificate {
 impl ResolvesClientCert for ClientCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let loaded = self.load();
-        self.log(loaded.as_ref().err());
+        self.note(loaded.as_ref().err());
         loaded.ok().map(Arc::new)
     }
 

@@ -53,6 +53,8 @@ struct Health {
     answers: AtomicBool,
     /// Why the last attempt to connect failed. `None` after a successful one.
     problem: Mutex<Option<String>>,
+    /// The certificate of this process, without which a server may refuse the connection.
+    certificate: Option<ClientCertificate>,
     /// Whether the log says that NATS does not answer.
     is_reported: AtomicBool,
     /// Asks for a check.
@@ -66,9 +68,19 @@ impl Health {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
-    /// Returns why the last attempt to connect failed.
+    /// Returns why the last attempt to connect failed. A server that asks for a certificate does not say that it received none, so
+    /// the reason why this process has sent none comes first.
     fn problem(&self) -> Option<String> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let of_certificate = self.certificate.as_ref().and_then(ClientCertificate::problem);
+        of_certificate.or_else(|| self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Forgets the problems of earlier attempts to connect.
+    fn connected(&self) {
+        self.set_problem(None);
+        if let Some(certificate) = &self.certificate {
+            certificate.forget_problem();
+        }
     }
 }
 
@@ -77,7 +89,7 @@ impl Nats {
     /// and the attempts continue.
     pub async fn connect(address: &NatsAddress) -> Result<Self, FleetError> {
         let shown = address.to_string();
-        let health: Arc<Health> = Arc::default();
+        let health = Arc::new(Health { certificate: address.certificate.clone(), ..Health::default() });
         let options = options(address, &health)?;
         let servers: Vec<async_nats::ServerAddr> = address
             .servers
@@ -203,7 +215,7 @@ fn options(address: &NatsAddress, health: &Arc<Health>) -> Result<ConnectOptions
         .event_callback(move |event| {
             match &event {
                 Event::Disconnected => health.answers.store(false, Ordering::Relaxed),
-                Event::Connected => health.set_problem(None),
+                Event::Connected => health.connected(),
                 Event::ClientError(ClientError::Other(kind)) => {
                     if let Some(problem) = described(kind) {
                         health.set_problem(Some(problem));
@@ -301,5 +313,25 @@ async fn check(connection: Weak<Connection>, health: Arc<Health>) {
             // Many doubts at once must not cause as many checks.
             () = async { health.doubted.notified().await; tokio::time::sleep(Duration::from_millis(100)).await } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::client::ResolvesClientCert;
+
+    /// F1: the reason why this process has sent no certificate comes before what the connection shows of it, until a server accepts a
+    /// connection.
+    #[test]
+    fn f1_a_damaged_certificate_is_the_reason_why_nats_cannot_be_used() {
+        let certificate = ClientCertificate::new("c.pem".into(), "k.pem".into(), |_, _| Ok(b"damaged".to_vec()));
+        let health = Health { certificate: Some(certificate.clone()), ..Health::default() };
+        assert!(certificate.resolve(&[], &[]).is_none());
+        health.set_problem(described(&ConnectErrorKind::Io.to_string()));
+        let problem = health.problem().expect("a problem");
+        assert!(problem.contains("`c.pem`") && problem.contains("no certificate in PEM format"), "{problem}");
+        health.connected();
+        assert_eq!(health.problem(), None);
     }
 }

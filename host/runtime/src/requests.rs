@@ -14,13 +14,13 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::Decision;
 use agent_core::tool::{ClientTool, Violation};
 use agent_plugins::NewMediaItem;
-pub(crate) use sending::not_answered;
 pub use sending::send_to_holder;
+pub(crate) use sending::{GRACE, Outcome, not_answered, outcome_of};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use session_names::{SessionKind, SessionName, begins_unattended};
 use std::path::PathBuf;
-pub(crate) use stored::{answer_from_json, answer_to_json, request_from_json, request_to_json};
+pub(crate) use stored::{answer_to_json, request_from_json, request_to_json};
 use tokio::sync::oneshot;
 
 /// A user's decision about one call that waits for an approval.

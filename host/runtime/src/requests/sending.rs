@@ -10,7 +10,39 @@ use uuid::Uuid;
 /// Time between two checks for an answer.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Time that the sender waits longer for a request that a process has begun to handle.
-const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// What became of a request that the sender has stored for another process.
+pub(crate) enum Outcome {
+    /// The session has answered.
+    Answered(Result<Accepted, RequestError>),
+    /// No process has taken the request, and none will, because it was withdrawn.
+    Withdrawn,
+    /// A process may have carried the request out.
+    Unknown,
+}
+
+/// Looks at a stored request once. Returns `None` if the sender waits longer. A sender that gives up, or that has waited until
+/// `until`, withdraws the request.
+pub(crate) async fn outcome_of(
+    store: &dyn Store,
+    key: &RequestKey,
+    until: Instant,
+    gives_up: bool,
+) -> Result<Option<Outcome>, StoreError> {
+    let gives_up = gives_up || Instant::now() >= until;
+    let state = match gives_up {
+        true => store.withdraw_request(key).await?,
+        false => store.request_state(key).await?,
+    };
+    Ok(match state {
+        RequestState::Answered(answer) => Some(Outcome::Answered(answer_from_json(&answer))),
+        // Without the request, nobody knows whether it was carried out.
+        RequestState::Gone => Some(Outcome::Unknown),
+        RequestState::Waiting => gives_up.then_some(Outcome::Withdrawn),
+        RequestState::Claimed => (Instant::now() >= until + GRACE).then_some(Outcome::Unknown),
+    })
+}
 
 /// Sends a request to the session's process, and waits for the answer. A server and a worker take requests; a session in a
 /// terminal does not.
@@ -31,36 +63,27 @@ pub async fn send_to_holder(
     let key = RequestKey { session: session.to_owned(), id: Uuid::new_v4().to_string() };
     let until = Instant::now() + patience;
     store.post_request(&key, &request_to_json(request)?, patience).await?;
-    match answer_to(store, &key, until).await {
+    match wait_for_outcome(store, &key, until).await {
         Err(error) => match store.withdraw_request(&key).await {
             // Nobody has taken the request.
             Ok(RequestState::Waiting) => Err(error.into()),
             _ => Err(not_answered(session)),
         },
-        Ok(RequestState::Answered(answer)) => {
+        Ok(Outcome::Answered(answer)) => {
             // The answer is deleted later if this fails.
             let _ = store.remove_request(&key).await;
-            answer_from_json(&answer).map(Some)
+            answer.map(Some)
         }
-        Ok(RequestState::Waiting) => Ok(None),
-        // Without the request, nobody knows whether it was carried out.
-        Ok(RequestState::Claimed | RequestState::Gone) => Err(not_answered(session)),
+        Ok(Outcome::Withdrawn) => Ok(None),
+        Ok(Outcome::Unknown) => Err(not_answered(session)),
     }
 }
 
-/// Waits until a request has an answer, or until it is too late for one. [`RequestState::Waiting`] means that the request was
-/// withdrawn.
-async fn answer_to(store: &dyn Store, key: &RequestKey, until: Instant) -> Result<RequestState, StoreError> {
+async fn wait_for_outcome(store: &dyn Store, key: &RequestKey, until: Instant) -> Result<Outcome, StoreError> {
     loop {
-        let gives_up = Instant::now() >= until || !is_open_elsewhere(store, &key.session).await?;
-        let state = match gives_up {
-            true => store.withdraw_request(key).await?,
-            false => store.request_state(key).await?,
-        };
-        match state {
-            RequestState::Waiting if !gives_up => {}
-            RequestState::Claimed if Instant::now() < until + GRACE => {}
-            state => return Ok(state),
+        let is_closed = !is_open_elsewhere(store, &key.session).await?;
+        if let Some(outcome) = outcome_of(store, key, until, is_closed).await? {
+            return Ok(outcome);
         }
         tokio::time::sleep(INTERVAL).await;
     }

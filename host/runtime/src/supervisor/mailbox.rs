@@ -4,11 +4,11 @@
 use super::Shared;
 use super::tenants::{Place, Places, Tenant};
 use crate::requests::{
-    Accepted, PendingRequest, RequestError, RequestProblem, SessionRequest, answer_from_json, answer_to_json,
-    not_answered, request_from_json, request_to_json,
+    Accepted, GRACE, Outcome, PendingRequest, RequestError, RequestProblem, SessionRequest, answer_to_json,
+    not_answered, outcome_of, request_from_json, request_to_json,
 };
 use crate::session::SessionError;
-use agent_store::{ClaimedRequest, News, RequestKey, RequestState, SMALL_REQUEST_BYTES, StoreError, StoredRequest};
+use agent_store::{ClaimedRequest, News, RequestKey, SMALL_REQUEST_BYTES, StoreError, StoredRequest};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,8 +28,6 @@ const MEMORY: u64 = 256 << 20;
 const PAGE: usize = 1_024;
 /// Time between two checks for an answer. An announcement of the answer leads to a check at once.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
-/// Time that the sender waits longer for a request that a process has begun to handle.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// The stored requests that this process handles.
 pub(super) struct Mailbox {
@@ -247,21 +245,14 @@ impl Shared {
     ) -> Result<Accepted, RequestError> {
         let session = &key.session;
         loop {
-            let is_late = Instant::now() >= until;
-            let state = match is_late || self.stop.is_cancelled() {
-                true => self.host.store.withdraw_request(key).await?,
-                false => self.host.store.request_state(key).await?,
-            };
-            match state {
-                RequestState::Answered(answer) => {
+            match outcome_of(&*self.host.store, key, until, self.stop.is_cancelled()).await? {
+                Some(Outcome::Answered(answer)) => {
                     self.remove_request(key).await;
-                    return answer_from_json(&answer);
+                    return answer;
                 }
-                // Without the request, nobody knows whether it was carried out.
-                RequestState::Gone => return Err(not_answered(session)),
-                RequestState::Waiting if is_late || self.stop.is_cancelled() => return Err(busy(session)),
-                RequestState::Claimed if Instant::now() >= until + GRACE => return Err(not_answered(session)),
-                RequestState::Waiting | RequestState::Claimed => {}
+                Some(Outcome::Withdrawn) => return Err(busy(session)),
+                Some(Outcome::Unknown) => return Err(not_answered(session)),
+                None => {}
             }
             wait_for_answer(&mut answers, session).await;
         }
