@@ -70,7 +70,7 @@ pub use session::{OpenSession, Session, SessionError, TurnResult};
 pub use signature::{InvalidKey, SignatureError, SignedMessage, SigningKey};
 pub use supervisor::{Supervisor, SupervisorOptions};
 pub use swap::{Notice, PluginWatcher};
-pub use text_difference::unified_diff;
+pub use text_difference::{DifferenceLine, LineKind, TextDifference, unified_diff};
 pub use tools::registry::{Registry, RegistryError};
 pub use tools::{CommandTools, builtins, registry};
 pub use turn::{TURN_SPANS, summary};

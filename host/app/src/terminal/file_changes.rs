@@ -3,10 +3,8 @@
 use super::approval::escaped;
 use super::text::{count, grouped};
 use super::{BOLD, DIM, GREEN, RED, YELLOW};
-use agent_runtime::ProposedChange;
-use similar::{ChangeTag, TextDiff};
+use agent_runtime::{LineKind, ProposedChange, TextDifference};
 use std::path::Path;
-use std::time::Duration;
 
 /// Number of unchanged lines that are shown before and after changed lines.
 const CONTEXT_LINES: usize = 2;
@@ -14,8 +12,6 @@ const CONTEXT_LINES: usize = 2;
 const MAX_LINES: usize = 40;
 /// Maximum number of characters of a line that are shown, unless all are requested.
 const MAX_CHARACTERS: usize = 200;
-/// Time after which the comparison of two texts becomes coarser, so that it ends soon.
-const COMPARISON_TIME: Duration = Duration::from_millis(500);
 
 /// How much of the changes is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +29,8 @@ pub(crate) fn changes(changes: &[ProposedChange], folder: &Path, (extent, showin
     let mut is_cut = false;
     for change in changes {
         let (old, new) = (change.old.as_deref().unwrap_or(""), change.new.as_deref().unwrap_or(""));
-        let diff = TextDiff::configure().timeout(COMPARISON_TIME).diff_lines(old, new);
-        let number = |tag| diff.iter_all_changes().filter(|line| line.tag() == tag).count() as u64;
-        let (added, removed) = (grouped(number(ChangeTag::Insert)), grouped(number(ChangeTag::Delete)));
+        let difference = TextDifference::of(old, new, CONTEXT_LINES);
+        let (added, removed) = (grouped(difference.added as u64), grouped(difference.removed as u64));
         let what = match (&change.old, &change.new) {
             (None, _) => "new file, ",
             (_, None) => "removed, ",
@@ -44,19 +39,19 @@ pub(crate) fn changes(changes: &[ProposedChange], folder: &Path, (extent, showin
         let path = escaped(&change.path.strip_prefix(folder).unwrap_or(&change.path).to_string_lossy());
         lines
             .push(format!("  {BOLD}{path}{BOLD:#}  {DIM}{what}{DIM:#}{GREEN}+{added}{GREEN:#} {RED}-{removed}{RED:#}"));
-        for (index, group) in diff.grouped_ops(CONTEXT_LINES).iter().enumerate() {
+        for (index, group) in difference.groups.iter().enumerate() {
             if index > 0 {
                 lines.push(format!("  {DIM}  …{DIM:#}"));
             }
-            for line in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
-                let (text, is_line_cut) = shown_line(line.value(), extent);
+            for line in group {
+                let (text, is_line_cut) = shown_line(line.text, extent);
                 is_cut |= is_line_cut;
-                lines.push(match line.tag() {
-                    ChangeTag::Delete => format!("  {RED}- {text}{RED:#}"),
-                    ChangeTag::Insert => format!("  {GREEN}+ {text}{GREEN:#}"),
-                    ChangeTag::Equal => format!("  {DIM}  {text}{DIM:#}"),
+                lines.push(match line.kind {
+                    LineKind::Removed => format!("  {RED}- {text}{RED:#}"),
+                    LineKind::Added => format!("  {GREEN}+ {text}{GREEN:#}"),
+                    LineKind::Same => format!("  {DIM}  {text}{DIM:#}"),
                 });
-                if line.missing_newline() {
+                if !line.text.ends_with('\n') {
                     lines.push(format!("  {DIM}  (no newline at the end){DIM:#}"));
                 }
             }

@@ -1,14 +1,11 @@
 //! The difference between two texts, line by line.
 
+use agent_runtime::{LineKind, TextDifference};
 use serde::Serialize;
-use similar::{ChangeTag, TextDiff};
-use std::time::Duration;
 use utoipa::ToSchema;
 
 /// Number of equal lines that are shown around a change.
 const CONTEXT: usize = 3;
-/// Time after which the difference may be larger than necessary.
-const TIME: Duration = Duration::from_millis(300);
 
 /// A line of a difference.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -27,24 +24,20 @@ pub(crate) struct DifferenceLine {
 /// Returns the difference, with three equal lines around each change. Equal texts have no difference.
 pub(crate) fn difference(old: &str, new: &str) -> Vec<DifferenceLine> {
     let mut lines = Vec::new();
-    let compared = TextDiff::configure().timeout(TIME).diff_lines(old, new);
-    for (number, group) in compared.grouped_ops(CONTEXT).iter().enumerate() {
-        let begins_later =
-            group.first().is_some_and(|first| first.old_range().start > 0 || first.new_range().start > 0);
+    for (number, group) in TextDifference::of(old, new, CONTEXT).groups.iter().enumerate() {
+        let begins_later = group.first().is_some_and(|first| first.old.max(first.new) > Some(1));
         if number > 0 || begins_later {
             lines.push(DifferenceLine { kind: "gap", old: None, new: None, text: String::new() });
         }
-        for change in group.iter().flat_map(|operation| compared.iter_changes(operation)) {
-            let kind = match change.tag() {
-                ChangeTag::Equal => "same",
-                ChangeTag::Delete => "removed",
-                ChangeTag::Insert => "added",
+        for line in group {
+            let kind = match line.kind {
+                LineKind::Same => "same",
+                LineKind::Removed => "removed",
+                LineKind::Added => "added",
             };
-            let text = change.value();
-            let text = text.strip_suffix('\n').unwrap_or(text);
+            let text = line.text.strip_suffix('\n').unwrap_or(line.text);
             let text = text.strip_suffix('\r').unwrap_or(text).to_owned();
-            let number = |index: Option<usize>| index.map(|index| index + 1);
-            lines.push(DifferenceLine { kind, old: number(change.old_index()), new: number(change.new_index()), text });
+            lines.push(DifferenceLine { kind, old: line.old, new: line.new, text });
         }
     }
     lines
