@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Names a program to pack instead of the one under test, such as the program of the profile `dist` before a release.
+const PROGRAM: &str = "AGENT_HOST_PACKED_PROGRAM";
 /// The plugins in the packages of this test. Compiling all standard plugins would take long.
 const PLUGINS: [&str; 2] = ["calc.wasm", "text.wasm"];
 
@@ -31,9 +33,12 @@ fn packages(python: &Path) -> &'static Path {
     })
 }
 
-/// Returns the binary under test, without debug information if the program `strip` is installed. The debug information
-/// makes the packages three times larger.
+/// Returns the program to pack. The program under test is packed without debug information if the program `strip` is installed.
+/// The debug information makes the packages three times larger.
 fn small_binary(folder: &Path) -> PathBuf {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return program.into();
+    }
     let (binary, small) = (PathBuf::from(env!("CARGO_BIN_EXE_agent-host")), folder.join("agent-host"));
     let stripped = Command::new("strip").arg("-o").arg(&small).arg(&binary).status();
     if stripped.is_ok_and(|status| status.success()) { small } else { binary }

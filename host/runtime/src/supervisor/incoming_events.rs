@@ -2,6 +2,7 @@
 //! to a service. Each event takes effect exactly once, because the name of its session contains its id.
 
 mod content;
+mod log_limit;
 mod postponed;
 
 use super::{Supervisor, mailbox};
@@ -13,7 +14,9 @@ use agent_core::message::{CallId, Part, TurnInput};
 use agent_fleet::{IncomingEvent, MAX_DELIVERIES};
 use agent_store::{CallFilter, StoreError};
 use content::{Content, read};
+use log_limit::LogLimit;
 use postponed::{MAX_POSTPONED, PostponedCount, SessionPlaces};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -48,6 +51,7 @@ pub(super) async fn receive_events(
         permits: Arc::new(Semaphore::new(HANDLED)),
         waiting: Semaphore::new(WAITING),
         sessions: SessionPlaces::new(PER_SESSION),
+        log_limit: LogLimit::new(Instant::now()),
         postponed: PostponedCount::new(supervisor.0.host.store.clone(), &agent, &name),
         fleet,
         agent,
@@ -77,6 +81,7 @@ struct Receiver {
     permits: Arc<Semaphore>,
     waiting: Semaphore,
     sessions: SessionPlaces,
+    log_limit: LogLimit,
     postponed: PostponedCount,
     fleet: Fleet,
     agent: String,
@@ -105,7 +110,7 @@ impl Receiver {
         let deliveries = match self.counted_deliveries(&event).await {
             Ok(deliveries) => deliveries,
             Err(error) => {
-                tracing::warn!(agent = self.agent, name = self.name, %error, "an event cannot be handled now");
+                self.warn(&error, "an event cannot be handled now");
                 return event.retry_after(LATER).await;
             }
         };
@@ -129,8 +134,7 @@ impl Receiver {
                 event.retry_after(Duration::ZERO).await;
             }
             Outcome::Failed(error) if error.kind == RequestProblem::Failed && deliveries < MAX_DELIVERIES => {
-                let (agent, name) = (&self.agent, &self.name);
-                tracing::warn!(agent, name, %error, "an event cannot be handled now; it is delivered again");
+                self.warn(&error, "an event cannot be handled now; it is delivered again");
                 event.retry_after(FIRST_DELAY * (1 << (deliveries.clamp(1, MAX_DELIVERIES) - 1))).await;
             }
             Outcome::Failed(error) => self.give_up(event, &content, &error.message).await,
@@ -194,17 +198,26 @@ impl Receiver {
             Ok(true) => self.confirm(event).await,
             Ok(false) => self.bury(event, reason).await,
             Err(error) => {
-                tracing::warn!(agent = self.agent, name = self.name, %error, "an event cannot be handled now");
+                self.warn(&error, "an event cannot be handled now");
                 event.retry_after(LATER).await;
             }
         }
     }
 
     async fn bury(&self, event: IncomingEvent, reason: &str) {
-        let (agent, name) = (&self.agent, &self.name);
-        tracing::warn!(agent, name, reason, "an event cannot be handled; see `agent-host dead-letter list`");
+        self.warn(&reason, "an event cannot be handled; see `agent-host dead-letter list`");
         self.forget(&event).await;
         event.give_up(reason, &self.fleet.process).await;
+    }
+
+    /// Writes a line about an event to the log, unless there are many such lines.
+    fn warn(&self, error: &dyn Display, what: &str) {
+        let (agent, name) = (&self.agent, &self.name);
+        match self.log_limit.next(Instant::now()) {
+            Some(0) => tracing::warn!(agent, name, %error, "{what}"),
+            Some(left_out) => tracing::warn!(agent, name, left_out, %error, "{what}"),
+            None => {}
+        }
     }
 
     async fn forget(&self, event: &IncomingEvent) {

@@ -31,7 +31,12 @@ pub(super) async fn cancel(
         terminal.note(format!("cancelled; to continue the session: agent-host --session {subject}{flag} \"…\""));
     };
     if is_cancelled_by_holder(&store, &session, terminal).await? {
-        note_cancelled();
+        match find(&*store, data, Some(&subject)).await?.state {
+            SessionState::Idle | SessionState::Failed => {
+                terminal.note(format!("the turn of session {subject} ended before it could be cancelled"));
+            }
+            _ => note_cancelled(),
+        }
         return Ok(Exit::Done);
     }
     // The process may have closed the session meanwhile.
