@@ -10,7 +10,7 @@ mod console_api;
 mod endpoints;
 mod first_uses;
 mod generated_requests;
-mod killed;
+pub(crate) mod killed;
 mod mcp;
 mod metrics;
 mod openai;

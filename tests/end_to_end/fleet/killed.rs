@@ -8,6 +8,7 @@ use super::{Fleet, LEASE_SECONDS, effects, histories};
 use crate::nats_server::Cluster;
 use crate::network::Fault;
 use crate::serve::client::{Client, encoded};
+use crate::serve::killed::answer_first_call;
 use crate::serve::process::ServeProcess;
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
@@ -219,24 +220,6 @@ async fn answer_some(client: &Client) {
     futures::stream::iter(sessions)
         .for_each_concurrent(REQUESTS_AT_ONCE, |session| answer_first_call(client, session))
         .await;
-}
-
-async fn answer_first_call(client: &Client, session: &str) {
-    let path = format!("/api/sessions/{}", encoded(session));
-    let details = client.get(&path).await.json(200);
-    let Some(wait) = details["waits"].get(0) else { return };
-    let call = &wait["call"];
-    // The turn may have continued in the meantime, so every answer may be refused.
-    match wait["cause"].as_str() {
-        Some("approval") => {
-            let decisions = json!({"decisions": [{"call": call, "verdict": "granted"}]});
-            client.post(&format!("{path}/approvals"), decisions).await;
-        }
-        Some("answer") => {
-            client.post(&format!("{path}/answers"), json!({"call": call, "text": "Pier 3."})).await;
-        }
-        _ => {}
-    }
 }
 
 /// Decides about calls whose outcome is unknown, as a person would who looks at the effects. Returns whether all sessions are

@@ -146,33 +146,37 @@ impl Target {
     }
 }
 
-/// Approves, answers or responds to the first call of every second session that waits.
+/// Decides about the first call of every second session that waits.
 async fn answer_some(client: &Client) {
     let waiting = client.get("/api/sessions?state=suspended&limit=500").await.json(200);
     for item in waiting["sessions"].as_array().expect("a list").iter().step_by(2) {
-        let session = item["session"].as_str().expect("an id");
-        let path = format!("/api/sessions/{}", encoded(session));
-        let details = client.get(&path).await.json(200);
-        let Some(wait) = details["waits"].get(0) else { continue };
-        let call = &wait["call"];
-        // The turn may have continued in the meantime, so every answer may be refused.
-        match wait["cause"].as_str() {
-            Some("approval") => {
-                let decisions = json!({"decisions": [{"call": call, "verdict": "granted"}]});
-                client.post(&format!("{path}/approvals"), decisions).await;
-            }
-            Some("answer") => {
-                client.post(&format!("{path}/answers"), json!({"call": call, "text": "Pier 3."})).await;
-            }
-            Some("service") => {
-                let event = json!({
-                    "specversion": "1.0", "id": format!("answer to {call}"), "source": "/supplier", "type": "supplied",
-                    "parentid": call, "subject": session, "data": {},
-                });
-                client.send("POST", "/api/events", "application/cloudevents+json", &[], event.to_string()).await;
-            }
-            _ => {}
+        answer_first_call(client, item["session"].as_str().expect("an id")).await;
+    }
+}
+
+/// Approves, answers or responds to the first call that a session waits for, if any.
+pub(crate) async fn answer_first_call(client: &Client, session: &str) {
+    let path = format!("/api/sessions/{}", encoded(session));
+    let details = client.get(&path).await.json(200);
+    let Some(wait) = details["waits"].get(0) else { return };
+    let call = &wait["call"];
+    // The turn may have continued in the meantime, so every answer may be refused.
+    match wait["cause"].as_str() {
+        Some("approval") => {
+            let decisions = json!({"decisions": [{"call": call, "verdict": "granted"}]});
+            client.post(&format!("{path}/approvals"), decisions).await;
         }
+        Some("answer") => {
+            client.post(&format!("{path}/answers"), json!({"call": call, "text": "Pier 3."})).await;
+        }
+        Some("service") => {
+            let event = json!({
+                "specversion": "1.0", "id": format!("answer to {call}"), "source": "/supplier", "type": "supplied",
+                "parentid": call, "subject": session, "data": {},
+            });
+            client.send("POST", "/api/events", "application/cloudevents+json", &[], event.to_string()).await;
+        }
+        _ => {}
     }
 }
 

@@ -105,7 +105,7 @@ impl Sandbox {
             return no_such_tool(setup, name);
         };
         let setup =
-            &*setup.for_calls_that(if definition.traits.read_only { CallEffect::Reads } else { CallEffect::Changes });
+            &*setup.for_calls_with(if definition.traits.read_only { CallEffect::Reads } else { CallEffect::Changes });
         let wall = setup.limits.tool_time.min(context.time_limit);
         let call_context = exports::tool::CallContext {
             id: context.id.0.clone(),

@@ -44,7 +44,7 @@ impl PluginSetup {
 
     /// Returns a setup whose missing grants are those that matter for calls with this effect, so that a call that only reads does not
     /// advise the user to grant writing.
-    pub(crate) fn for_calls_that(&self, effect: CallEffect) -> Cow<'_, Self> {
+    pub(crate) fn for_calls_with(&self, effect: CallEffect) -> Cow<'_, Self> {
         let is_narrowed =
             |unmet: &UnmetNeed| narrowed(self.plugin.name(), unmet, &self.grants, effect).as_ref() != Some(unmet);
         if !self.guessed.iter().any(is_narrowed) {
