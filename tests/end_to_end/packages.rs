@@ -118,7 +118,9 @@ fn the_archive_runs_below_any_prefix() {
     let prefix = tempfile::tempdir().expect("a folder");
     let archive = package(&python, "-linux.tar.gz");
     succeed(Command::new(tar).arg("-xzf").arg(archive).args(["--strip-components=1", "-C"]).arg(prefix.path()));
-    for path in ["share/man/man1/agent-host-session-list.1", "share/doc/agent-host/LICENSE"] {
+    for path in
+        ["share/man/man1/agent-host-session-list.1", "share/doc/agent-host/LICENSE", "share/doc/agent-host/INSTALL.md"]
+    {
         assert!(prefix.path().join(path).is_file(), "{path}");
     }
     let first = Installed::below(prefix.path());

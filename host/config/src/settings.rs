@@ -299,6 +299,25 @@ impl Settings {
         unknown.map(|(name, location)| format!("{location}: there is no plugin `{name}`")).collect()
     }
 
+    /// Returns what to add to an agent's file that names no plugin folder, with the folder of the user-wide configuration or of the
+    /// installation as an example. `None` if the agent has a plugin folder.
+    pub fn advice_without_plugin_folder(&self) -> Option<String> {
+        if self.plugins.is_some() {
+            return None;
+        }
+        let of_user = match &self.options.user_file {
+            Some(UserFile::DefaultModel(path)) => {
+                user_file::read(path).ok().and_then(|(_, file)| file.plugin_directory)
+            }
+            _ => None,
+        };
+        let folder = of_user.or_else(|| self.environment.installed_plugins());
+        let folder = folder.as_deref().map_or("plugins".to_owned(), |folder| folder.display().to_string());
+        let file = self.path.as_deref().map_or(AGENT_FILE.to_owned(), |path| path.display().to_string());
+        let value = toml::Value::String(folder);
+        Some(format!("the agent has no plugin folder; to use plugins, add `plugin_directory = {value}` to {file}"))
+    }
+
     /// Returns an error about a key of the file. If the file and line of the key are known, the error contains both.
     pub fn problem(&self, key: &str, problem: impl std::fmt::Display) -> ConfigError {
         match self.file.locations.get(key) {

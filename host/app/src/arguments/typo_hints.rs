@@ -31,19 +31,28 @@ pub(super) fn hint_for_prompt(prompt: &str) -> Option<String> {
     Some(format!("`{prompt}` is not a command and would be sent as a prompt; did you mean `agent-host {command}`?"))
 }
 
-/// Returns a hint if the first word is a mistyped command. Clap interprets a mistyped command as the prompt, and
-/// rejects the words after the prompt.
+/// Returns a hint if the first word is a mistyped command, or the first word of a prompt without quotes. Clap interprets such a word
+/// as the prompt, and rejects the words after the prompt.
 pub(crate) fn hint_for_error(error: &clap::Error, words: impl Iterator<Item = String>) -> Option<String> {
-    if error.kind() != ErrorKind::UnknownArgument {
+    if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
         return None;
     }
     // If the command line begins with an option, any later word could be the command, so this function returns no hint.
-    let first = words.into_iter().next().filter(|word| !word.starts_with('-'))?;
+    let mut words = words;
+    let first = words.next().filter(|word| !word.starts_with('-'))?;
     // If the first word is a valid command, clap's error message already names the unknown option.
     if Arguments::command().find_subcommand(&first).is_some() {
         return None;
     }
-    hint_for_prompt(&first).map(|hint| format!("{hint}\nWrite a prompt of several words in quotes"))
+    let quotes = "Write a prompt of several words in quotes";
+    match hint_for_prompt(&first) {
+        Some(hint) => Some(format!("{hint}\n{quotes}")),
+        // A mistyped option after the prompt is named by clap's own message.
+        None if words.next().is_some_and(|second| !second.starts_with('-')) => {
+            Some(format!("`{}` is not a command. {quotes}: agent-host \"{} …\"", first, first))
+        }
+        None => None,
+    }
 }
 
 fn similar_command(word: &str) -> Option<String> {
@@ -82,6 +91,13 @@ mod tests {
         let error = Arguments::try_parse_from(std::iter::once("agent-host".to_owned()).chain(line.clone()));
         let hint = hint_for_error(&error.expect_err("rejected"), line.into_iter());
         assert!(hint.is_some_and(|hint| hint.contains("did you mean `agent-host session`?")));
+        let line = ["read", "notes.txt"].map(str::to_owned);
+        let error = Arguments::try_parse_from(std::iter::once("agent-host".to_owned()).chain(line.clone()));
+        let hint = hint_for_error(&error.expect_err("rejected"), line.into_iter());
+        assert_eq!(
+            hint.as_deref(),
+            Some("`read` is not a command. Write a prompt of several words in quotes: agent-host \"read …\"")
+        );
     }
 
     #[test]

@@ -186,6 +186,9 @@ impl ApprovalPrompter {
         let mut edited: Option<Value> = None;
         let original = item.details.as_ref().map(|details| details.arguments.clone()).unwrap_or_default();
         self.ask_for_grants(session, item, cancel).await?;
+        if cancel.is_cancelled() {
+            return Ok(UserDecision::Cancelled);
+        }
         let mut changes = self.rehearse(session, item, None).await?;
         self.terminal.idle();
         self.show(item, (None, &changes), position);
@@ -264,7 +267,10 @@ impl ApprovalPrompter {
         self.first_uses.serve(question, cancel).await;
         let question = session.first_use_of(&item.call).await.map_err(Failure::failed)?;
         if question.is_some_and(|(question, _)| lacks_files(&question)) {
-            self.warn(&format!("`{plugin}` may not change files here, so what the call would change cannot be shown"));
+            self.warn(&format!(
+                "`{plugin}` may not change files here, so what the call would change cannot be shown, and the call would be denied; \
+                 `/grant {plugin}` asks again"
+            ));
         }
         Ok(())
     }

@@ -91,6 +91,7 @@ pub(crate) async fn chat(
     let names = Names {
         models: lists::models(&agent.current()),
         tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
+        plugins: agent.current().setups().keys().cloned().collect(),
     };
     let mut editor = Editor::new(terminal, &interrupts, &storage.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, SessionUse::Interactive), &session, storage.clone());
@@ -174,6 +175,9 @@ impl Chat<'_> {
             number => format!(", and {}", text::count(number, "MCP server")),
         };
         self.prose(format!("{model} with {plugins} and {tools}{servers}"));
+        if let Some(advice) = self.settings.advice_without_plugin_folder() {
+            self.hint(advice);
+        }
         self.hint(format!("session {}", self.session.subject()));
         self.hint("/help shows the commands; Ctrl-C cancels, Ctrl-D quits");
     }

@@ -29,7 +29,10 @@ impl GrantChange {
             ("/grant", [plugin]) => Self::Ask(owned(plugin)),
             ("/grant", [plugin, grant @ ..]) => Self::Grant(owned(plugin), grant.join(" ")),
             ("/revoke", [plugin]) => Self::Revoke(owned(plugin), None),
-            ("/revoke", [plugin, kind]) => Self::Revoke(owned(plugin), Some(owned(kind))),
+            // The value after `=`, as in `/grant`, does not matter: all grants of the kind are revoked.
+            ("/revoke", [plugin, kind]) => {
+                Self::Revoke(owned(plugin), Some(owned(kind.split_once('=').map_or(kind, |(kind, _)| kind))))
+            }
             _ => return None,
         })
     }

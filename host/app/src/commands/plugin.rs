@@ -181,7 +181,7 @@ impl GrantSource {
     }
 
     /// Returns the component file that the command line names: a path, or the name of a plugin in `folder`, in the agent's
-    /// plugin folder, or in the folder `plugins` below the current folder.
+    /// plugin folder, in the folder `plugins` below the current folder, or in the folder of the installed plugins.
     fn file_of(&self, named: PathBuf, folder: Option<&Path>) -> Result<PathBuf, Failure> {
         if !plugin_names::is_name(&named) {
             return Ok(named);
@@ -193,7 +193,9 @@ impl GrantSource {
             Self::Agent(settings, _) => settings.plugins.as_deref(),
             Self::CommandLine(_) => None,
         };
-        let folder = folder.or(of_agent).unwrap_or(Path::new(plugin_names::PLUGIN_FOLDER));
+        let folder_here = Path::new(plugin_names::PLUGIN_FOLDER);
+        let installed = environment::host().installed_plugins().filter(|_| !folder_here.is_dir());
+        let folder = folder.or(of_agent).or(installed.as_deref()).unwrap_or(folder_here);
         plugin_names::find(folder, &named.to_string_lossy()).map_err(Failure::refused)
     }
 

@@ -181,7 +181,8 @@ async fn ask(
         true => ("/w", ", w: start without it, with your user-wide configuration"),
         false => ("", ""),
     };
-    terminal.note(format!("{DIM}t: trust it and start{hint}, q: quit{DIM:#}"));
+    let answers = format!("{DIM}t: trust it and start{hint}, q: quit{DIM:#}");
+    terminal.note(&answers);
     loop {
         // If the command is cancelled while the question is open, the guard ends the thread that reads the answer.
         let stopped = CancellationToken::new();
@@ -192,7 +193,7 @@ async fn ask(
                 "t" | "trust" => return Ok(Answer::Trust),
                 "w" | "without" if has_other => return Ok(Answer::WithoutFile),
                 "q" | "quit" => return Ok(Answer::Quit),
-                _ => {}
+                _ => terminal.note(&answers),
             },
             TypedLine::End | TypedLine::Stopped => return Ok(Answer::Quit),
         }

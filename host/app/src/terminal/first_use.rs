@@ -71,7 +71,7 @@ pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
         Keeping::Nowhere => {
             "  y      yes, until you leave this session
   n      no, until you leave this session (also Enter or Ctrl-D)
-  (no answer can be saved, because this agent has no configuration file; --agent FILE uses one)"
+  (no answer can be saved, because this folder has no agent.toml; `agent-host config init` creates one)"
         }
     }
     .to_owned();

@@ -140,6 +140,9 @@ pub fn refuse_unknown_plugins(settings: &Settings, generation: &Generation) -> R
     if unknown.is_empty() {
         return Ok(());
     }
+    if let Some(advice) = settings.advice_without_plugin_folder() {
+        return Err(ConfigError::settings(format!("{}; {advice}", unknown.join("\n"))));
+    }
     let loaded: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
     let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
     Err(ConfigError::settings(format!("{}; loaded plugins: {loaded}", unknown.join("\n"))))

@@ -11,7 +11,7 @@ use agent_core::loop_break;
 use agent_core::memory::{Memory, MemoryKind};
 use agent_core::message::{CallId, Content};
 use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
-use agent_core::tool::ToolSource;
+use agent_core::tool::{ToolError, ToolSource};
 
 /// In a memory about the end of a turn, the question and the answer each have at most this number of characters.
 const QUESTION_OR_ANSWER_CHARACTERS: usize = 2_000;
@@ -138,8 +138,15 @@ fn input_text(turn: &Turn, max_characters: usize) -> String {
 fn describe_calls(calls: &[CallRecord]) -> Option<String> {
     let is_own = |call: &CallRecord| call.source == Some(ToolSource::BuiltIn);
     let lines = calls.iter().filter(|call| !is_own(call) || !NOT_REMEMBERED.contains(&&*call.name));
+    // What was denied says nothing about the world, and may be allowed in the next session.
+    let lines = lines.filter(|call| !call.result.as_ref().is_some_and(is_denied));
     let lines: Vec<String> = lines.filter_map(|call| Some(describe_call(call, call.result.as_ref()?))).collect();
     (!lines.is_empty()).then(|| truncated(&lines.join("\n"), CALLS_CHARACTERS))
+}
+
+fn is_denied(result: &CallResult) -> bool {
+    let [Content::Text(text)] = &result.content[..] else { return false };
+    result.is_error && matches!(serde_json::from_str(text), Ok(ToolError::Denied { .. }))
 }
 
 fn describe_call(call: &CallRecord, result: &CallResult) -> String {

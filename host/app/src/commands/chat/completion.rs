@@ -12,6 +12,8 @@ pub(super) struct Names {
     pub(super) models: Vec<String>,
     /// Names of the tools, spelled as the tools' authors wrote them.
     pub(super) tools: Vec<String>,
+    /// Names of the plugins.
+    pub(super) plugins: Vec<String>,
 }
 
 /// Completes the word before the cursor.
@@ -40,6 +42,9 @@ impl NameCompleter {
             named(&self.names.models)
         } else if first == "/session" {
             vec![("list".to_owned(), "the latest sessions"), ("new".to_owned(), "switch to a new session")]
+        } else if first == "/grant" || first == "/revoke" {
+            let is_second_word = line.split_whitespace().count() <= if word.is_empty() { 1 } else { 2 };
+            if is_second_word { named(&self.names.plugins) } else { Vec::new() }
         } else if first == "/resolve" {
             vec![("retry".to_owned(), "run it again"), ("failed".to_owned(), "TEXT"), ("result".to_owned(), "TEXT")]
         } else if word.is_empty() {
@@ -77,6 +82,7 @@ mod tests {
         let completer = NameCompleter::new(Names {
             models: names(&["offline/router", "openai/"]),
             tools: names(&["text.count_file", "text.search", "files.read"]),
+            plugins: names(&["text", "files"]),
         });
         let complete = |line: &str| {
             let (start, found) = completer.candidates(line);
@@ -85,6 +91,9 @@ mod tests {
         assert_eq!(complete("/mo"), (0, "/model".to_owned()));
         assert_eq!(complete("/model o"), (7, "offline/router openai/".to_owned()));
         assert_eq!(complete("/session "), (9, "list new".to_owned()));
+        assert_eq!(complete("/grant te"), (7, "text".to_owned()));
+        assert_eq!(complete("/revoke "), (8, "text files".to_owned()));
+        assert_eq!(complete("/grant text re"), (12, String::new()));
         assert_eq!(complete("text.c"), (0, "text.count_file".to_owned()));
         assert_eq!(complete("call text."), (5, "text.count_file text.search".to_owned()));
         assert_eq!(complete("Zähle f"), (7, "files.read".to_owned()));

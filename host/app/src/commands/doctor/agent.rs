@@ -174,11 +174,22 @@ async fn collector(settings: &Settings) -> Option<Finding> {
     })
 }
 
+/// An agent without a plugin folder starts, unless its file names plugins.
+fn without_plugin_folder(settings: &Settings) -> Finding {
+    let missing = settings.unknown_plugins(&|_| false);
+    let fix = match settings.is_user_wide() {
+        true => "`agent-host setup` chooses a plugin folder".to_owned(),
+        false => settings.advice_without_plugin_folder().unwrap_or_default(),
+    };
+    match missing.is_empty() {
+        true => Finding::new(PLUGINS, Level::Hint, "no plugin folder is configured", fix),
+        false => Finding::new(PLUGINS, Level::Error, missing.join("\n"), fix),
+    }
+}
+
 /// Loads all plugins, which checks the lock file and the signatures as well.
 async fn plugins(settings: &Settings, root: Option<&Path>, terminal: &Terminal) -> Finding {
-    let Some(folder) = &settings.plugins else {
-        return Finding::new(PLUGINS, Level::Hint, "no plugin folder is configured", "`agent-host setup` chooses one");
-    };
+    let Some(folder) = &settings.plugins else { return without_plugin_folder(settings) };
     let shown = folder.display();
     // A data folder is not created, because `doctor` changes nothing. An existing one is used for its compiled code. The
     // folder for temporary files is not used, because a plugin may be able to change code there before it is loaded.

@@ -117,11 +117,16 @@ async fn choose<'s>(
             terminal.note(nothing(&words));
         }
         let has_more = first + PAGE < found.len();
-        let more = if has_more { ", Enter for more" } else { "" };
+        let more = match (has_more, found.is_empty()) {
+            (true, _) => ", Enter for more",
+            (false, true) => ", Enter for all sessions",
+            (false, false) => "",
+        };
         let question = format!("number, or words to search{more}; Ctrl-D quits > ");
         let typed = terminal.question(&question, &CancellationToken::new()).await.map_err(Failure::output)?;
         let TypedLine::Text(typed) = typed else { return Ok(None) };
         match (typed.trim(), typed.trim().parse::<usize>()) {
+            ("", _) if found.is_empty() => (words, found, first) = (String::new(), all.iter().collect(), 0),
             ("", _) => first = if has_more { first + PAGE } else { 0 },
             (_, Ok(number)) => match number.checked_sub(1).and_then(|index| page.get(index)) {
                 Some(session) => return Ok(Some(session.subject.clone())),
