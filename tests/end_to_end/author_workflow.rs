@@ -39,7 +39,7 @@ fn follow_all_steps(language: &str, variables: &[(&'static str, PathBuf)], chang
     }
     for block in &readme {
         match (block.language.as_str(), block.section.as_str()) {
-            ("text", _) => {}
+            ("text", _) | ("toml", "Share the plugin") => {}
             ("console", "Share the plugin") => share(&author, language, &block.typed(), (call, registry)),
             ("console", _) => {
                 for typed in block.typed() {

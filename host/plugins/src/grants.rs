@@ -316,7 +316,7 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNe
 }
 
 /// Parses the request patterns of a manifest. Ignores texts that are not patterns.
-fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
+pub(crate) fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
     texts.iter().filter_map(|text| text.as_ref().parse().ok()).collect()
 }
 

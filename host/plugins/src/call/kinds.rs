@@ -355,6 +355,7 @@ pub(crate) fn capabilities(setup: &PluginSetup, scope: &Scope, ports: &Ports) ->
         turn: scope.turn,
         trace: Trace::InRequest(scope.trace.clone()),
         secrets: Arc::clone(&setup.secrets),
+        asked_requests: setup.asked_requests.clone(),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::component::plugin::LoadedPlugin;
 use crate::execution::trial::Trial;
 use crate::file_trees::ScratchTrees;
 use crate::grants::first_use::{CallEffect, narrowed};
+use crate::grants::http_pattern::HttpPattern;
 use crate::grants::secret::KnownSecrets;
 use crate::grants::{self, Grants, UnmetNeed};
 use crate::limits::CallLimits;
@@ -26,6 +27,8 @@ pub struct PluginSetup {
     pub(crate) scratch: Option<Arc<ScratchTrees>>,
     /// Secrets that the host removes from the data that the plugin receives.
     pub(crate) secrets: Arc<KnownSecrets>,
+    /// The requests that the manifest asks for. `None` if the component has no manifest.
+    pub(crate) asked_requests: Option<Arc<[HttpPattern]>>,
 }
 
 impl PluginSetup {
@@ -37,9 +40,11 @@ impl PluginSetup {
             Some(_) => Arc::clone(&unmet),
             None => grants::guessed(plugin.name(), plugin.imports(), &grants).into(),
         };
+        let asked_requests = plugin.manifest().map(|manifest| grants::patterns(&manifest.asks.http).into());
         let grants = Arc::new(grants::effective(plugin.manifest(), grants));
         let secrets = Arc::new(KnownSecrets::new(&grants.secrets));
-        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, scratch: None, secrets }
+        let limits = limits.bounded();
+        Self { plugin, grants, unmet, guessed, limits, trial: None, scratch: None, secrets, asked_requests }
     }
 
     /// Returns a setup whose missing grants are those that matter for calls with this effect, so that a call that only reads does not

@@ -17,6 +17,7 @@ pub use connect::{NameResolver, SystemResolver};
 pub(crate) use linker::add_to_linker;
 
 use super::CallContext;
+use crate::grants::http_pattern::HttpPattern;
 use crate::ports::http::HttpPort;
 use agent_core::plugin::TraceContext;
 use outgoing::Outgoing;
@@ -29,14 +30,20 @@ pub(crate) struct HttpState {
     network: Arc<Network>,
     /// The port that responds to requests instead of the network. `None` means that requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
+    /// The requests that the plugin's manifest asks for. `None` if the component has no manifest.
+    asked: Option<Arc<[HttpPattern]>>,
     /// The context of wasmtime-wasi-http, and the hooks that wasmtime-wasi-http calls. The context and the hooks are
     /// created when the guest first uses `wasi:http`.
     context: Option<Box<(WasiHttpCtx, Outgoing)>>,
 }
 
 impl HttpState {
-    pub(crate) fn new(network: Arc<Network>, port: Option<Arc<dyn HttpPort>>) -> Self {
-        Self { network, port, context: None }
+    /// `asked` contains the requests that the plugin's manifest asks for, and is `None` if the component has no manifest.
+    pub(crate) fn new(
+        network: Arc<Network>,
+        (port, asked): (Option<Arc<dyn HttpPort>>, Option<Arc<[HttpPattern]>>),
+    ) -> Self {
+        Self { network, port, asked, context: None }
     }
 
     /// The state that the functions of wasmtime-wasi-http use.
@@ -46,13 +53,13 @@ impl HttpState {
         trace: Option<&TraceContext>,
         table: &'a mut ResourceTable,
     ) -> WasiHttpCtxView<'a> {
-        let Self { network, port, context } = self;
+        let Self { network, port, asked, context } = self;
         let (ctx, hooks) = &mut **context.get_or_insert_with(|| {
             let mut ctx = WasiHttpCtx::new();
             ctx.set_field_size_limit(call.record.limits.headers);
             let (record, grants) = (Arc::clone(&call.record), Arc::clone(&call.live_grants));
             let (sender, to) = ((call.agent.clone(), trace.cloned()), (Arc::clone(network), port.clone()));
-            Box::new((ctx, Outgoing::new(record, grants, sender, to)))
+            Box::new((ctx, Outgoing::new(record, (grants, asked.clone()), sender, to)))
         });
         WasiHttpCtxView { hooks, table, ctx }
     }

@@ -55,7 +55,7 @@ impl CallState {
             call,
             table,
             files,
-            http: HttpState::new(Arc::clone(network), capabilities.http),
+            http: HttpState::new(Arc::clone(network), (capabilities.http, capabilities.asked_requests)),
             key_values: KeyValueState::new(capabilities.key_value),
             media: MediaState::new(capabilities.media),
             model: ModelState::new(capabilities.model),

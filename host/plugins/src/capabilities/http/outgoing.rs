@@ -12,6 +12,7 @@ use crate::grants::live_grants::LiveGrants;
 use crate::grants::request_rules::{
     BodySize, ambiguous_path, has_body, method_override, reason_to_refuse, second_path,
 };
+use crate::grants::secret::Secret;
 use crate::grants::{GrantAdvice, Grants, http_denied};
 use crate::limits::Limit;
 use crate::ports::http::{HttpPort, HttpRefusal};
@@ -37,6 +38,8 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 pub(crate) struct Outgoing {
     record: Arc<CallRecord>,
     live_grants: Arc<LiveGrants>,
+    /// The requests that the plugin's manifest asks for. `None` if the component has no manifest.
+    asked: Option<Arc<[HttpPattern]>>,
     agent: String,
     trace: Option<TraceContext>,
     network: Arc<Network>,
@@ -66,11 +69,11 @@ pub(super) type Sent = Result<(Response<WasiBody>, Driver), Error>;
 impl Outgoing {
     pub(crate) fn new(
         record: Arc<CallRecord>,
-        live_grants: Arc<LiveGrants>,
+        (live_grants, asked): (Arc<LiveGrants>, Option<Arc<[HttpPattern]>>),
         (agent, trace): (String, Option<TraceContext>),
         (network, port): (Arc<Network>, Option<Arc<dyn HttpPort>>),
     ) -> Self {
-        Self { record, live_grants, agent, trace, network, port, sent: 0 }
+        Self { record, live_grants, asked, agent, trace, network, port, sent: 0 }
     }
 
     /// Checks a request and prepares it for sending. Refused requests also count towards the limit on requests, so that
@@ -132,7 +135,7 @@ impl Outgoing {
             let would_be_allowed = grants.http.iter().any(|pattern| pattern.would_allow_literal_path(method, url));
             let reason = ambiguous_path(url.path()).filter(|_| would_be_allowed);
             let thing = reason.map_or(request.clone(), |reason| format!("{request}: {reason}"));
-            return Err(http_denied(plugin, &thing, &pattern_for(method, url)));
+            return Err(self.not_granted(&thing, (method, url)));
         }
         if let Some(reason) = method_override(url, headers) {
             patterns.retain(HttpPattern::matches_every_method);
@@ -154,6 +157,41 @@ impl Outgoing {
                 "the header `{name}` requests a part of a response, and this server knows a secret that it could send in parts"
             ))),
             None => Ok(patterns),
+        }
+    }
+
+    /// Returns the denial of a request that no granted pattern allows. The advice is the grant that the manifest asks for. A request
+    /// that the manifest does not ask for cannot be granted.
+    fn not_granted(&self, request: &str, (method, url): (&str, &Url)) -> (String, GrantAdvice) {
+        let plugin = &self.record.plugin.name;
+        match &self.asked {
+            None => http_denied(plugin, request, &pattern_for(method, url)),
+            Some(asked) => match asked.iter().find(|pattern| pattern.allows(method, url)) {
+                Some(pattern) => http_denied(plugin, request, &pattern.to_string()),
+                None => {
+                    let advice = format!(
+                        "add \"{}\" to `http` of `[asks]` in the plugin's `plugin.toml` and build the plugin again, because no \
+                         grant can allow what the manifest does not ask for",
+                        pattern_for(method, url)
+                    );
+                    (http_denied(plugin, request, "").0, GrantAdvice::without_grant(advice))
+                }
+            },
+        }
+    }
+
+    /// Writes to the log that a request is sent without a secret that is meant for another port or scheme of its server.
+    fn warn_of_withheld_secrets(&self, (method, url): (&str, &Url), grants: &Grants) {
+        let is_withheld =
+            |secret: &&Secret| !secret.is_for(method, url) && secret.hosts().iter().any(|host| host.matches_host(url));
+        for secret in grants.secrets.iter().filter(is_withheld) {
+            let hosts: Vec<String> = secret.hosts().iter().map(|host| format!("`{host}`")).collect();
+            self.record.warn(format_args!(
+                "the request {} is sent without the secret {}, whose `hosts` are {}; `hosts` without a scheme mean https",
+                description(method, url),
+                secret.name(),
+                hosts.join(", ")
+            ));
         }
     }
 
@@ -205,6 +243,7 @@ impl Outgoing {
     ) -> Result<(), Error> {
         let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
         headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_| Error::HttpRequestUriInvalid)?);
+        self.warn_of_withheld_secrets((method, url), grants);
         for secret in grants.secrets.iter().filter(|secret| secret.is_for(method, url)) {
             let (name, value) = secret.name_and_value();
             headers.insert(name, value);

@@ -162,7 +162,7 @@ pub(in super::super) async fn verify(arguments: FolderArguments, terminal: &Term
             PluginState::Modified(found) => (
                 RED,
                 format!(
-                    "{path} differs: its digest is {}, and {LOCK_FILE} has {}; `agent-host plugin add` restores it",
+                    "{path} differs: its digest is {}, and {LOCK_FILE} has {}; `agent-host plugin add --replace` restores it",
                     found.short(),
                     plugin.component.short()
                 ),
