@@ -2,8 +2,8 @@
 //! L16).
 
 use super::{
-    child_of, children_of, create, delegation, events, is_agent_wait, prompt, supervisor, until, until_closed,
-    until_end, until_suspended,
+    PATIENCE, child_of, children_of, create, delegation, events, is_agent_wait, prompt, summary, supervisor, until,
+    until_closed, until_end, until_suspended,
 };
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
 use agent_core::approval::GrantScope;
@@ -130,6 +130,45 @@ async fn d3_interrupted_turns_and_queued_prompts_continue_after_a_restart() {
     until_end(&mut events).await;
     assert_eq!(until_closed(&test_host, &session, SessionState::Idle).await.turns, 2);
     second.shutdown().await;
+}
+
+/// I9, D3: a prompt that opens a session in which an equal prompt waits has a turn of its own, after the one that waits. A process
+/// that stopped after the end of a turn has left the prompt that waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn i9_a_prompt_never_replaces_an_equal_one_that_waits() {
+    let test_host = TestHost::new(&[]).await;
+    let mut config = AgentConfig::new("asker");
+    config.bounds.finish = Finish::Tool;
+    let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = || call_reply(&[("task_completion", json!({"result": "Done."}))]);
+    let agent = test_host.agent(config, script(&[ask, done(), done(), done()])).await;
+    // A supervisor may continue a session before the prompt arrives, so there are several sessions.
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
+        let go = |text: &str| Some(TurnInput::Text(text.to_owned()));
+        session.run(go("Go."), CancellationToken::new()).await.unwrap();
+        session.queue_prompt(TurnInput::Text("Go on.".to_owned())).await.unwrap();
+        let call = session.state().waits().remove(0).call;
+        session.answer(call, "The red one.".to_owned()).await.unwrap();
+        session.run(None, CancellationToken::new()).await.unwrap();
+        sessions.push(session.subject().to_owned());
+        session.close().await.unwrap();
+    }
+    let supervisor = supervisor(&test_host, &[&agent]);
+    let sent = sessions.iter().map(|session| supervisor.send(session, SessionRequest::Prompt(prompt("Go on."))));
+    for accepted in futures::future::join_all(sent).await {
+        assert!(matches!(accepted, Ok(Accepted::Queued | Accepted::Started { turn: 3 })), "{accepted:?}");
+    }
+    for session in &sessions {
+        let turns = async {
+            while summary(&test_host, session).await.turns < 3 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, turns).await.expect("each prompt has a turn");
+    }
+    supervisor.shutdown().await;
 }
 
 fn delegate(agent: &std::sync::Arc<agent_runtime::Agent>) -> Delegate {

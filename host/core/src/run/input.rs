@@ -141,7 +141,8 @@ pub enum Input {
         /// if no call made the request.
         denials: Vec<(Option<CallId>, Denial)>,
     },
-    /// A prompt has arrived while the turn is open. The prompt is queued until the turn has ended.
+    /// A prompt has arrived while the turn is open, or while earlier prompts wait for their turns. The prompt is queued until the
+    /// turns before it have ended.
     #[serde(rename = "keep")]
     QueuePrompt {
         /// The prompt to add to the queue.
@@ -502,6 +503,11 @@ impl Run {
                 false if self.view.is_empty() => Err(InputError::NothingToUndo),
                 false => Ok(()),
             };
+        }
+        if let Input::QueuePrompt { prompt } = input
+            && !self.queued_prompts.is_empty()
+        {
+            return self.check_queue_capacity(prompt);
         }
         let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(InputError::NoTurn)?;
         match (input, &turn.phase) {

@@ -359,7 +359,8 @@ fn is_valid(input: &Input, session: &Session) -> bool {
         },
         (Input::ModelFailed(_), _) => false,
         (Input::QueuePrompt { .. }, action) => {
-            !matches!(action, Action::Idle | Action::Ended) && session.run.queued_prompts.len() < MAX_QUEUED_PROMPTS
+            let queued = session.run.queued_prompts.len();
+            (queued > 0 || !matches!(action, Action::Idle | Action::Ended)) && queued < MAX_QUEUED_PROMPTS
         }
         (Input::Undo, action) => matches!(action, Action::Idle | Action::Ended) && !session.run.view.is_empty(),
         (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),

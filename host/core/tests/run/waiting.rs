@@ -277,10 +277,11 @@ fn l1_a_prompt_that_arrives_while_a_turn_waits_is_queued() {
     session.answer("done");
     session.run = restored(&session.run);
     assert_eq!(session.run.queued_prompts, [prompt("one"), prompt("two")]);
-    assert_eq!(session.apply(Input::QueuePrompt { prompt: prompt("three") }), Err(InputError::NoTurn));
+    session.must(Input::QueuePrompt { prompt: prompt("one") });
     session.start(TurnInput::Text("one".into()), LoopConfig::default());
-    assert_eq!(session.run.queued_prompts, [prompt("two")]);
+    assert_eq!(session.run.queued_prompts, [prompt("two"), prompt("one")], "an equal prompt has a turn of its own");
     session.must(Input::Cancel);
+    assert_eq!(session.apply(Input::QueuePrompt { prompt: prompt("three") }), Err(InputError::NoTurn));
     assert_eq!(session.run.queued_prompts, [], "a user who cancels a turn does not expect that another turn begins");
 }
 

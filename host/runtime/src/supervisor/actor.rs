@@ -150,6 +150,9 @@ impl Actor<'_> {
         PendingRequest { request, reply, stored }: PendingRequest,
     ) -> Result<Next, SessionError> {
         let is_open = self.session.state().is_open();
+        // A process that stopped may have left prompts that wait. A new prompt is queued behind them: it must not overtake them, and
+        // a turn that begins with the text of a queued prompt would take that prompt from the queue.
+        let has_queued = self.next_queued_prompt().is_some();
         let is_internal = matches!(request, SessionRequest::Continue | SessionRequest::Cancel);
         if reply.is_closed() && !is_internal {
             // The sender was told that the session is busy, and may send the request again.
@@ -157,7 +160,7 @@ impl Actor<'_> {
         }
         let answer = match request {
             SessionRequest::FirstPrompt(_) if self.session.state().turns > 0 => Ok(Accepted::Duplicate),
-            SessionRequest::Prompt(prompt) | SessionRequest::FirstPrompt(prompt) if !is_open => {
+            SessionRequest::Prompt(prompt) | SessionRequest::FirstPrompt(prompt) if !is_open && !has_queued => {
                 match self.input_of(prompt).await {
                     Ok(input) => {
                         self.session.start_reply = Some(reply);

@@ -167,7 +167,11 @@ impl Outgoing {
         match &self.asked {
             None => http_denied(plugin, request, &pattern_for(method, url)),
             Some(asked) => match asked.iter().find(|pattern| pattern.allows(method, url)) {
-                Some(pattern) => http_denied(plugin, request, &pattern.to_string()),
+                Some(pattern) => {
+                    // A pattern for many servers is wider than what the call needs.
+                    let asked = Some(pattern.to_string()).filter(|text| !text.contains('*'));
+                    http_denied(plugin, request, &asked.unwrap_or_else(|| pattern_for(method, url)))
+                }
                 None => {
                     let advice = format!(
                         "add \"{}\" to `http` of `[asks]` in the plugin's `plugin.toml` and build the plugin again, because no \
