@@ -4,7 +4,7 @@ use crate::component::plugin::LoadedPlugin;
 use crate::execution::trial::Trial;
 use crate::file_trees::ScratchTrees;
 use crate::grants::first_use::{CallEffect, narrowed};
-use crate::grants::http_pattern::HttpPattern;
+use crate::grants::http_pattern::AskedRequests;
 use crate::grants::secret::KnownSecrets;
 use crate::grants::{self, Grants, UnmetNeed};
 use crate::limits::CallLimits;
@@ -28,7 +28,7 @@ pub struct PluginSetup {
     /// Secrets that the host removes from the data that the plugin receives.
     pub(crate) secrets: Arc<KnownSecrets>,
     /// The requests that the manifest asks for. `None` if the component has no manifest.
-    pub(crate) asked_requests: Option<Arc<[HttpPattern]>>,
+    pub(crate) asked_requests: AskedRequests,
 }
 
 impl PluginSetup {

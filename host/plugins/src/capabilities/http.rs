@@ -17,7 +17,7 @@ pub use connect::{NameResolver, SystemResolver};
 pub(crate) use linker::add_to_linker;
 
 use super::CallContext;
-use crate::grants::http_pattern::HttpPattern;
+use crate::grants::http_pattern::AskedRequests;
 use crate::ports::http::HttpPort;
 use agent_core::plugin::TraceContext;
 use outgoing::Outgoing;
@@ -31,7 +31,7 @@ pub(crate) struct HttpState {
     /// The port that responds to requests instead of the network. `None` means that requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
     /// The requests that the plugin's manifest asks for. `None` if the component has no manifest.
-    asked: Option<Arc<[HttpPattern]>>,
+    asked: AskedRequests,
     /// The context of wasmtime-wasi-http, and the hooks that wasmtime-wasi-http calls. The context and the hooks are
     /// created when the guest first uses `wasi:http`.
     context: Option<Box<(WasiHttpCtx, Outgoing)>>,
@@ -39,10 +39,7 @@ pub(crate) struct HttpState {
 
 impl HttpState {
     /// `asked` contains the requests that the plugin's manifest asks for, and is `None` if the component has no manifest.
-    pub(crate) fn new(
-        network: Arc<Network>,
-        (port, asked): (Option<Arc<dyn HttpPort>>, Option<Arc<[HttpPattern]>>),
-    ) -> Self {
+    pub(crate) fn new(network: Arc<Network>, (port, asked): (Option<Arc<dyn HttpPort>>, AskedRequests)) -> Self {
         Self { network, port, asked, context: None }
     }
 

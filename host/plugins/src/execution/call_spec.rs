@@ -6,7 +6,7 @@ use super::trial::Trial;
 use crate::capabilities::process::Trace;
 use crate::capabilities::process::program::Program;
 use crate::file_trees::ScratchTrees;
-use crate::grants::http_pattern::HttpPattern;
+use crate::grants::http_pattern::AskedRequests;
 use crate::grants::live_grants::CurrentGrants;
 use crate::grants::secret::KnownSecrets;
 use crate::grants::{Grants, UnmetNeed};
@@ -101,7 +101,7 @@ pub(crate) struct CallCapabilities {
     /// Secrets that are removed from the data that the guest receives.
     pub(crate) secrets: Arc<KnownSecrets>,
     /// The requests that the plugin's manifest asks for. `None` if the component has no manifest.
-    pub(crate) asked_requests: Option<Arc<[HttpPattern]>>,
+    pub(crate) asked_requests: AskedRequests,
 }
 
 impl CallCapabilities {

@@ -5,6 +5,7 @@ use super::request_rules::ambiguous_path;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use url::{Host, Url};
 
 /// A pattern for HTTP requests that are granted to a plugin or that a plugin asks for:
@@ -55,6 +56,9 @@ enum Scheme {
     Http,
     Https,
 }
+
+/// The requests that the manifest of a plugin asks for. `None` if the component has no manifest.
+pub(crate) type AskedRequests = Option<Arc<[HttpPattern]>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostPattern {

@@ -7,7 +7,7 @@ use super::exchange::{RequestRoute, exchange, response_headers_too_large};
 use super::pool::Owner;
 use super::port::{refusal_for, respond_from_port};
 use super::rate::RateExceeded;
-use crate::grants::http_pattern::HttpPattern;
+use crate::grants::http_pattern::{AskedRequests, HttpPattern};
 use crate::grants::live_grants::LiveGrants;
 use crate::grants::request_rules::{
     BodySize, ambiguous_path, has_body, method_override, reason_to_refuse, second_path,
@@ -39,7 +39,7 @@ pub(crate) struct Outgoing {
     record: Arc<CallRecord>,
     live_grants: Arc<LiveGrants>,
     /// The requests that the plugin's manifest asks for. `None` if the component has no manifest.
-    asked: Option<Arc<[HttpPattern]>>,
+    asked: AskedRequests,
     agent: String,
     trace: Option<TraceContext>,
     network: Arc<Network>,
@@ -69,7 +69,7 @@ pub(super) type Sent = Result<(Response<WasiBody>, Driver), Error>;
 impl Outgoing {
     pub(crate) fn new(
         record: Arc<CallRecord>,
-        (live_grants, asked): (Arc<LiveGrants>, Option<Arc<[HttpPattern]>>),
+        (live_grants, asked): (Arc<LiveGrants>, AskedRequests),
         (agent, trace): (String, Option<TraceContext>),
         (network, port): (Arc<Network>, Option<Arc<dyn HttpPort>>),
     ) -> Self {
