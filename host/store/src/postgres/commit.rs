@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::objects::Uploads;
 use super::queries::NOW;
 use super::schema::{self, SUPPORTED};
+use super::search::WordCounts;
 use super::text::{Text, optional};
 use super::{session_requests, usage};
 use crate::encoding::audit::ServiceEvent;
@@ -41,6 +42,9 @@ pub(super) struct PreparedCommit {
     snapshot: Vec<u8>,
     view: StoredView,
     messages: Vec<MessageRow>,
+    /// The words of each message with parts of its own. They are found before the transaction begins, because this takes long for
+    /// long texts, and the server ends a transaction whose client does nothing.
+    words: Vec<Option<WordCounts>>,
     hidden: Vec<HiddenMessage>,
     calls: Vec<CallRow>,
     events: Vec<EventRow>,
@@ -68,6 +72,7 @@ impl PreparedCommit {
         let usage = changed_turns(&change.events, &status);
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         let texts = texts.into_iter().map(|text| StoredBytes::new("a text", text.into_bytes()));
+        let words = change.messages.iter().map(tables::own_words).collect();
         Ok(Self {
             id: Uuid::now_v7().to_string(),
             lease: lease.clone(),
@@ -75,6 +80,7 @@ impl PreparedCommit {
             snapshot,
             view,
             messages: change.messages.into_iter().map(message_row).collect::<Result<_, _>>()?,
+            words,
             hidden: change.hidden,
             events: events.collect::<Result<_, _>>()?,
             calls: change.calls.into_iter().map(call_row).collect::<Result<_, _>>()?,

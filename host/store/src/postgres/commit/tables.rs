@@ -12,8 +12,8 @@ use crate::postgres::queries::{tool_result, value};
 use crate::postgres::search::{WordCounts, insert_message_words};
 use crate::postgres::text::{Text, list, optional, text};
 use crate::{StoreError, StoredView};
-use agent_core::change::{CallResult, HiddenMessage};
-use agent_core::message::{CallId, Part, Role, StoredMessage};
+use agent_core::change::{Body, CallResult, HiddenMessage, NewMessage};
+use agent_core::message::{CallId, MessageId, Part, Role, StoredMessage};
 use futures::future::try_join_all;
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::types::ToSql;
@@ -54,6 +54,19 @@ pub(super) const INSERT_OUTBOX: &str = "
     FROM (SELECT id, kind, body FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS item (id, kind, body, position)
           ORDER BY item.position) AS given
     ON CONFLICT (session, id) DO NOTHING";
+
+/// Returns the words of a message with parts of its own. `None` if the content of the message is the result of a call.
+pub(super) fn own_words(message: &NewMessage) -> Option<WordCounts> {
+    match &message.body {
+        Body::Parts(parts) => Some(words_of((message.id, message.turn, message.tokens), parts.clone())),
+        Body::ResultOf(_) => None,
+    }
+}
+
+fn words_of((id, turn, tokens): (MessageId, u32, u32), parts: Vec<Part>) -> WordCounts {
+    // The words do not depend on the role.
+    WordCounts::of(&searchable_text(&StoredMessage { id, turn, role: Role::User, parts, tokens }))
+}
 
 impl PreparedCommit {
     fn session(&self) -> Text<'_> {
@@ -155,8 +168,14 @@ impl PreparedCommit {
             &calls,
             &parts,
         ];
-        let words = self.messages.iter().map(|message| self.words(message, &results));
-        let words = words.collect::<Result<Vec<_>, _>>()?;
+        let words = self.messages.iter().zip(&self.words).map(|(message, own)| match own {
+            Some(own) => (message.id, own.clone()),
+            None => {
+                let result = message.call.iter().filter_map(|call| results.get(&call.0)).cloned().collect();
+                (message.id, words_of((message.id, message.turn, message.tokens), result))
+            }
+        });
+        let words: Vec<_> = words.collect();
         let inserted = transaction.execute(INSERT_MESSAGES, &parameters);
         tokio::try_join!(inserted, insert_message_words(transaction, &self.lease.session, &words)).map(drop)
     }
@@ -181,15 +200,6 @@ impl PreparedCommit {
                 Err(invalid(what, "the call has not finished").into())
             }
         }
-    }
-
-    fn words(&self, message: &MessageRow, results: &HashMap<String, Part>) -> Result<(u64, WordCounts), Failure> {
-        let parts = match (&message.parts, &message.call) {
-            (Some(parts), _) => from_json(parts)?,
-            (None, call) => call.iter().filter_map(|call| results.get(&call.0)).cloned().collect(),
-        };
-        let (id, turn, role, tokens) = (message.id, message.turn, Role::User, message.tokens);
-        Ok((id, WordCounts::of(&searchable_text(&StoredMessage { id, turn, role, parts, tokens }))))
     }
 
     pub(super) async fn write_hidden(&self, transaction: &Transaction, last_message: u64) -> Result<(), Failure> {
