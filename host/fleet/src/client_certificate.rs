@@ -32,7 +32,8 @@ impl ClientCertificate {
         Self { certificate, key, read, problem: Arc::default() }
     }
 
-    /// Returns why the last connection was made without the certificate. `None` if there is no problem, or if it was forgotten.
+    /// Returns why the last connection was made without the certificate. `None` if it was made with the certificate, or if a
+    /// server has accepted it nevertheless.
     pub(crate) fn problem(&self) -> Option<String> {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -14,9 +14,9 @@ pub(super) enum GrantChange {
     List,
     /// Ask what to grant to this plugin.
     Ask(String),
-    /// Grant this to this plugin: the name of the plugin, and the grant as `KIND=VALUE`.
+    /// Give a plugin a grant: the name of the plugin, and the grant as `KIND=VALUE`.
     Grant(String, String),
-    /// Revoke the grants of this plugin: all, or those of one kind.
+    /// Revoke the grants of a plugin: all, or those of one kind.
     Revoke(String, Option<String>),
 }
 

@@ -73,7 +73,7 @@ pub(crate) struct TurnView<'t> {
     replies: Replies,
     /// Name, arguments and attempt of each running call.
     running: BTreeMap<CallId, (String, Value, u32)>,
-    /// What calls that have not ended were denied. A denial is shown with the outcome of its call.
+    /// The denials of calls that have not ended. A denial is shown with the outcome of its call.
     denied: BTreeMap<CallId, Vec<Denial>>,
     /// The last complete reply that was shown.
     answered: Option<String>,
@@ -311,7 +311,7 @@ impl<'t> TurnView<'t> {
         self.show_running();
     }
 
-    /// Shows what calls were denied that wait, or that the turn has cancelled.
+    /// Shows the denials of calls that wait, or that the turn has cancelled.
     fn show_denials_of_open_calls(&mut self) {
         let denied = std::mem::take(&mut self.denied);
         self.show_denials(denied.into_values().flatten());

@@ -138,7 +138,7 @@ fn input_text(turn: &Turn, max_characters: usize) -> String {
 fn describe_calls(calls: &[CallRecord]) -> Option<String> {
     let is_own = |call: &CallRecord| call.source == Some(ToolSource::BuiltIn);
     let lines = calls.iter().filter(|call| !is_own(call) || !NOT_REMEMBERED.contains(&&*call.name));
-    // What was denied says nothing about the world, and may be allowed in the next session.
+    // A denied call has found out nothing, and may be allowed in the next session.
     let lines = lines.filter(|call| !call.result.as_ref().is_some_and(is_denied));
     let lines: Vec<String> = lines.filter_map(|call| Some(describe_call(call, call.result.as_ref()?))).collect();
     (!lines.is_empty()).then(|| truncated(&lines.join("\n"), CALLS_CHARACTERS))
