@@ -7,6 +7,9 @@ use std::ops::Range;
 /// Number of equal lines that are shown before and after each change of a unified diff.
 const CONTEXT_LINES: usize = 3;
 
+/// Maximum number of lines of a text that are compared one by one. The time can grow with the square of this number.
+const COMPARED_LINES: usize = 20_000;
+
 /// The difference between two texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextDifference<'t> {
@@ -43,8 +46,8 @@ pub enum LineKind {
 }
 
 impl<'t> TextDifference<'t> {
-    /// Compares two texts line by line. `context` is the maximum number of equal lines before and after each change. The time is
-    /// nearly linear in the number of lines, so the difference of long texts may have more lines than necessary.
+    /// Compares two texts line by line. `context` is the maximum number of equal lines before and after each change. If
+    /// more than 20,000 lines are between the equal beginning and the equal end of the texts, all of them count as changed.
     ///
     /// ```
     /// use agent_runtime::{LineKind, TextDifference};
@@ -55,14 +58,13 @@ impl<'t> TextDifference<'t> {
     /// ```
     pub fn of(old: &'t str, new: &'t str, context: usize) -> Self {
         let input = InternedInput::new(old, new);
-        let mut diff = Diff::compute(Algorithm::Histogram, &input);
-        diff.postprocess_lines(&input);
+        let hunks = hunks(&input);
         let mut groups: Vec<Vec<DifferenceLine<'t>>> = Vec::new();
         // The equal lines that follow the change before.
         let mut follows: Range<usize> = 0..0;
         let mut offset = 0;
-        for Hunk { before, after } in diff.hunks() {
-            let (before, after) = (usize_range(&before), usize_range(&after));
+        for Hunk { before, after } in &hunks {
+            let (before, after) = (usize_range(before), usize_range(after));
             // The number of a line in the new text is its number in the old text and this difference.
             offset = after.start as isize - before.start as isize;
             let precedes = before.start.saturating_sub(context).max(follows.start)..before.start;
@@ -94,8 +96,24 @@ impl<'t> TextDifference<'t> {
         if let Some(group) = groups.last_mut() {
             group.extend(follows.map(|index| line_of_both(&input, index, offset)));
         }
-        Self { added: diff.count_additions() as usize, removed: diff.count_removals() as usize, groups }
+        let (added, removed) = (hunks.iter().map(|hunk| hunk.after.len()), hunks.iter().map(|hunk| hunk.before.len()));
+        Self { added: added.sum(), removed: removed.sum(), groups }
     }
+}
+
+/// Returns the changes.
+fn hunks(input: &InternedInput<&str>) -> Vec<Hunk> {
+    let (old, new) = (&input.before, &input.after);
+    let prefix = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let rest = old[prefix..].iter().rev().zip(new[prefix..].iter().rev());
+    let suffix = rest.take_while(|(old, new)| old == new).count();
+    let (old_end, new_end) = (old.len() - suffix, new.len() - suffix);
+    if (old_end - prefix).max(new_end - prefix) > COMPARED_LINES {
+        return vec![Hunk { before: prefix as u32..old_end as u32, after: prefix as u32..new_end as u32 }];
+    }
+    let mut diff = Diff::compute(Algorithm::Histogram, input);
+    diff.postprocess_lines(input);
+    diff.hunks().collect()
 }
 
 fn usize_range(range: &Range<u32>) -> Range<usize> {
@@ -194,6 +212,16 @@ mod tests {
         assert_eq!(diff, expected);
         assert_eq!(unified_diff(("a", "b"), "", "one"), "--- a\n+++ b\n@@ -0,0 +1 @@\n+one\n");
         assert_eq!(unified_diff(("a", "b"), &old, &old), "");
+    }
+
+    /// The time for texts with many lines is bounded, whatever they contain.
+    #[test]
+    fn too_many_changed_lines_are_not_compared_one_by_one() {
+        let lines = |step: usize| (0..50_000).map(|line| format!("{}\n", line * step % 7)).collect::<String>();
+        let (old, new) = (format!("same\n{}end\n", lines(3)), format!("same\n{}end\n", lines(5)));
+        let difference = TextDifference::of(&old, &new, 1);
+        assert_eq!(difference.groups.len(), 1);
+        assert!(difference.added > 49_000 && difference.added == difference.removed, "{}", difference.added);
     }
 
     proptest! {
