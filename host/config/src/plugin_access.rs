@@ -3,11 +3,15 @@
 
 use crate::grants;
 use crate::text::{grouped, one_line, size};
-use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup, UnmetNeed};
+use agent_plugins::{
+    Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, Need, PluginSetup, UnmetNeed,
+};
 use std::sync::Arc;
 
 /// Maximum length of a description, in characters.
 const MAX_CHARACTERS: usize = 200;
+/// Maximum length of a line that grants several requests, in characters.
+const MAX_LINE_CHARACTERS: usize = 4_000;
 
 /// What a plugin may do. All texts are one line, and safe to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +40,8 @@ pub struct MissingAccess {
     pub part: Option<String>,
     /// The table of the configuration file to which the line belongs, such as `[plugins.files.grants]`.
     pub table: String,
-    /// The line that would grant the access.
+    /// The line that would grant the access. All requests that are missing have the same line, which grants them all, because
+    /// a table can contain only one list of requests.
     pub line: String,
 }
 
@@ -47,6 +52,17 @@ impl MissingAccess {
     }
 }
 
+/// Returns the line that grants all of these requests. Returns `None` if the needs contain fewer than two requests.
+fn line_for_all_requests<'n>(needs: impl Iterator<Item = &'n Need>) -> Option<String> {
+    let requests: Vec<String> = needs
+        .filter_map(|need| match need {
+            Need::Http(pattern) => Some(toml::Value::String(pattern.clone()).to_string()),
+            _ => None,
+        })
+        .collect();
+    (requests.len() > 1).then(|| format!("http = [{}]", requests.join(", ")))
+}
+
 impl PluginAccess {
     /// Explains what the plugin may do with these grants.
     pub fn of(plugin: &Arc<LoadedPlugin>, grants: Grants) -> Self {
@@ -54,9 +70,16 @@ impl PluginAccess {
         let partial = plugin.partially_met(&grants);
         let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
         let denied = setup.unmet().iter().filter(|unmet| !partial.iter().any(|part| part.need == unmet.need));
+        let denied: Vec<&UnmetNeed> = denied.collect();
+        let all_requests =
+            line_for_all_requests(partial.iter().map(|part| &part.need).chain(denied.iter().map(|unmet| &unmet.need)));
+        let with_line = |need: &Need, missing: MissingAccess| match (&all_requests, need) {
+            (Some(line), Need::Http(_)) => MissingAccess { line: one_line(line, MAX_LINE_CHARACTERS), ..missing },
+            _ => missing,
+        };
         let missing = |unmet: &UnmetNeed| {
             let remark = if plugin.is_optional(&unmet.need) { ", which is optional" } else { "" };
-            MissingAccess::new(&format!("{}{remark}", unmet.thing), None, &unmet.advice)
+            with_line(&unmet.need, MissingAccess::new(&format!("{}{remark}", unmet.thing), None, &unmet.advice))
         };
         Self {
             has_manifest: plugin.manifest().is_some(),
@@ -64,9 +87,9 @@ impl PluginAccess {
             gets: effective_grants(setup.grants()).iter().map(|text| one_line(text, MAX_CHARACTERS)).collect(),
             partly: partial
                 .iter()
-                .map(|part| MissingAccess::new(&part.thing, Some(&part.part), &part.advice))
+                .map(|part| with_line(&part.need, MissingAccess::new(&part.thing, Some(&part.part), &part.advice)))
                 .collect(),
-            denied: denied.map(missing).collect(),
+            denied: denied.into_iter().map(missing).collect(),
             unused,
         }
     }
@@ -116,4 +139,20 @@ fn effective_grants(grants: &Grants) -> Vec<String> {
     let media = grants.media.then(|| "reading the media of the conversation".to_owned());
     let lists = trees.chain(env).chain(config).chain(http).chain(secrets);
     lists.chain(key_value).chain(model).chain(events).chain(media).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// P6: requests that are missing are granted with one line, because a table can contain only one list of requests.
+    #[test]
+    fn p6_one_line_grants_all_missing_requests() {
+        let request = |pattern: &str| Need::Http(pattern.to_owned());
+        let needs = [request("GET https://a.example"), Need::KeyValue, request("POST https://b.example/v1/")];
+        let line = line_for_all_requests(needs.iter()).expect("two requests");
+        assert_eq!(line, r#"http = ["GET https://a.example", "POST https://b.example/v1/"]"#);
+        assert!(toml::from_str::<toml::Table>(&line).is_ok());
+        assert_eq!(line_for_all_requests(needs[..2].iter()), None);
+    }
 }

@@ -225,6 +225,19 @@ mod tests {
         assert_eq!(validator, of("asks-in-vain", "asks", Warning));
     }
 
+    /// S3, P6: the check reports methods that no request has.
+    #[test]
+    fn s3_requests_have_standard_methods() {
+        let asked = |pattern: &str| {
+            findings(|facts| {
+                facts.imports = vec!["wasi:http/outgoing-handler@0.2.3".to_owned()];
+                set_requests(facts, Asks { http: vec![pattern.to_owned()], ..Asks::default() });
+            })
+        };
+        assert_eq!(asked("GET,POST https://a.example"), []);
+        assert_eq!(asked("GET,GETT https://a.example"), [(Warning, "http-method", "asks.http".to_owned())]);
+    }
+
     /// S3: the check finds descriptions of tools and arguments that are missing, too short or too long.
     #[test]
     fn s3_checks_descriptions() {

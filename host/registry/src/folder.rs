@@ -248,14 +248,35 @@ pub enum RemoveMode {
 fn verify_locked(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signer, RegistryError> {
     let identity = PluginIdentity { name: plugin.name.clone(), digest: plugin.component.clone() };
     let allowed = || Ok(Signer::Untrusted { reason: "it is listed in `unsigned` of [sharing]".to_owned() });
+    let verify = |place: &str| match &plugin.signature {
+        Some(signature) => trust.verify(place, component, &plugin.claims(), std::slice::from_ref(signature)),
+        None => trust
+            .verify(place, component, &plugin.claims(), &[])
+            .map_err(|error| explain_missing_signature(plugin, error)),
+    };
     match namespace_of(&plugin.source()?) {
         Some(_) if trust.requires_signature() && trust.allows_digest(&plugin.component) => allowed(),
-        Some(place) => trust.verify(&place, component, &plugin.claims(), plugin.signature.as_slice()),
+        Some(place) => verify(&place),
         None if !trust.requires_signature() => {
             Ok(Signer::Untrusted { reason: "it comes from a file on this machine".to_owned() })
         }
         None if trust.allows_local(&identity) => allowed(),
-        None => trust.verify(LOCAL_NAMESPACE, component, &plugin.claims(), plugin.signature.as_slice()),
+        None => verify(LOCAL_NAMESPACE),
+    }
+}
+
+/// Adds to the error for an entry without a signature how the entry gets one. The entry has none if the plugin was added
+/// before its key was trusted.
+fn explain_missing_signature(plugin: &LockedPlugin, error: RegistryError) -> RegistryError {
+    match error {
+        RegistryError::Signature { place, reason } => {
+            let advice = format!(
+                "if a trusted key has signed it, `agent-host plugin add --replace {}` adds the signature to plugins.lock",
+                plugin.reference
+            );
+            RegistryError::Signature { place, reason: format!("{reason}; {advice}") }
+        }
+        error => error,
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
+import keyword
 import math
 import types
 import typing
@@ -71,7 +72,7 @@ def convert(hint: Any, value: Any, pointer: str = "") -> Any:
 def to_json(value: Any) -> Any:
     """Converts dataclasses, enums and containers to values that the module `json` can write."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {json_name(field.name): to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return to_json(value.value)
     if isinstance(value, dict):
@@ -119,6 +120,12 @@ def name_of(hint: Any) -> str:
     return getattr(hint, "__name__", None) or str(hint)
 
 
+def json_name(name: str) -> str:
+    """Returns the key of a parameter or of a field of a dataclass in JSON. Python does not allow names such as `from`, so the key of
+    `from_` is `from`."""
+    return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
+
+
 @dataclasses.dataclass
 class Property:
     """One key of an object: a field of a dataclass, a key of a `TypedDict`, or a parameter of a function."""
@@ -127,6 +134,13 @@ class Property:
     hint: Any
     default: Any = inspect.Parameter.empty
     is_required: bool = True
+    #: The name in Python, if it differs from the key in JSON.
+    python_name: str | None = None
+
+    @classmethod
+    def of(cls, name: str, hint: Any, default: Any, is_required: bool) -> Property:
+        """Returns the property of a parameter or of a field of a dataclass."""
+        return cls(json_name(name), hint, default, is_required, name)
 
 
 def object_schema(properties: list[Property], builder: _Builder | None = None) -> dict[str, Any]:
@@ -141,7 +155,8 @@ def object_schema(properties: list[Property], builder: _Builder | None = None) -
 
 
 def convert_object(properties: list[Property], value: Any, pointer: str = "") -> dict[str, Any]:
-    """Converts the properties of a JSON object. Properties that are missing are left out."""
+    """Converts the properties of a JSON object, to a dictionary with their names in Python. Properties that are missing are left
+    out."""
     _expect(isinstance(value, dict), value, "an object", pointer)
     known = {item.name: item for item in properties}
     for key in value:
@@ -151,7 +166,10 @@ def convert_object(properties: list[Property], value: Any, pointer: str = "") ->
     for item in properties:
         if item.is_required and item.name not in value:
             raise Mismatch(pointer, f"the property `{item.name}` is missing")
-    return {key: convert(known[key].hint, element, f"{pointer}/{escape(key)}") for key, element in value.items()}
+    return {
+        known[key].python_name or key: convert(known[key].hint, element, f"{pointer}/{escape(key)}")
+        for key, element in value.items()
+    }
 
 
 class _Builder:
@@ -240,7 +258,7 @@ def properties_of(hint: Any) -> list[Property]:
             has_factory = field.default_factory is not dataclasses.MISSING
             has_default = field.default is not dataclasses.MISSING
             default = field.default if has_default else inspect.Parameter.empty
-            found.append(Property(field.name, hints[field.name], default, not has_default and not has_factory))
+            found.append(Property.of(field.name, hints[field.name], default, not has_default and not has_factory))
     return found
 
 

@@ -94,7 +94,7 @@ def tool(
 
     The JSON Schema of the arguments comes from the type hints of the parameters. `Annotated[str, "…"]` adds a description to
     a parameter, and `Annotated[int, {"minimum": 0}]` adds keys to its schema. A parameter of the type `Call` receives the
-    circumstances of the call, and is not an argument of the tool.
+    circumstances of the call, and is not an argument of the tool. The argument of a parameter such as `from_` is named `from`.
 
     Args:
         name: 1 to 128 letters, digits, `_`, `-` and `.`, such as `table.filter`. The default is the name of the function.
@@ -150,7 +150,7 @@ def _read_signature(tool: Tool, output: Any) -> None:
             tool.call_parameter = parameter.name
             continue
         is_required = parameter.default is parameter.empty
-        tool.parameters.append(Property(parameter.name, hint, parameter.default, is_required))
+        tool.parameters.append(Property.of(parameter.name, hint, parameter.default, is_required))
     try:
         tool.input_schema = object_schema(tool.parameters)
         result = output or hints.get("return")

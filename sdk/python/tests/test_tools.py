@@ -25,6 +25,7 @@ from agent_host_sdk import (
     values,
 )
 from agent_host_sdk.host import NoHost
+from agent_host_sdk.schema import to_json
 from agent_host_sdk.testing import Host, call
 
 
@@ -55,6 +56,18 @@ def fail(kind: str) -> str:
         "http": http.HttpError("denied", "the request GET https://x is not granted"),
     }
     raise errors[kind]
+
+
+@dataclass
+class Range:
+    from_: int
+    to: int = 9
+
+
+@tool()
+def move(from_: int, range_: Range) -> Range:
+    """Moves a range."""
+    return Range(range_.from_ + from_, range_.to + from_)
 
 
 @tool()
@@ -129,6 +142,16 @@ class Results(unittest.TestCase):
         outcome = host.run(call, "math.add", {"a": 2.0, "b": 3}, Call(id="7", scope=Scope(user="ada")))
         self.assertEqual(outcome, Done([], Sum(5), True))
         self.assertEqual(host.log_lines, [("info", "call 7")])
+
+    def test_arguments_can_be_keywords_of_python(self):
+        schema = tools.registered.by_name["move"].input_schema
+        self.assertEqual(list(schema["properties"]), ["from", "range_"])
+        self.assertEqual(list(schema["properties"]["range_"]["properties"]), ["from", "to"])
+        outcome = call("move", {"from": 2, "range_": {"from": 1}})
+        self.assertEqual(outcome, Done([], Range(3, 11), True))
+        self.assertEqual(to_json(outcome.value), {"from": 3, "to": 11})
+        with self.assertRaisesRegex(ToolError, "the property `from` is missing"):
+            call("move", {"range_": {"from": 1}})
 
     def test_results_of_all_types(self):
         self.assertEqual(call("give", {"kind": "text"}), Done([Text("hello")]))

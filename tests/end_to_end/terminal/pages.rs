@@ -12,6 +12,7 @@ const JAVASCRIPT_SDK: &str = "sdk/javascript/README.md";
 const CONTRACT: &str = "wit/README.md";
 const PYTHON: &str = "sdk/python/README.md";
 const C_SDK: &str = "sdk/c/README.md";
+const EXAMPLES: &str = "sdk/examples/README.md";
 
 /// The pages' sections that contain code. Each entry names a page, a section, and how the section's code is
 /// checked. Sections that these tests do not follow contain only Rust code without a file name, which is compiled and
@@ -140,6 +141,21 @@ fn assert_is_about(size: u64, words: &str) {
         actual.abs_diff(documented) * 10 <= documented,
         "the page says {words}{documented} KB, and the component has {actual} KB"
     );
+}
+
+/// S7, S8: The commands on the examples' page copy an example and test it. The page's last command tests the examples in Rust,
+/// which the tests of the examples do with a target folder of their own.
+#[test]
+fn s8_the_commands_of_the_page_of_the_examples_work() {
+    let blocks = blocks(&page(EXAMPLES));
+    let [copies, test] = &blocks[..] else { panic!("{EXAMPLES}: the page has {} blocks", blocks.len()) };
+    let typed = |block: &Block| block.typed().into_iter().map(|typed| typed.command).collect::<Vec<_>>();
+    assert_eq!(typed(test), ["agent-host test sdk/examples"]);
+    assert_eq!(typed(copies).last().map(String::as_str), Some("agent-host test todo"));
+    let Some((variables, _)) = peer("python") else { return };
+    let mut walk = ShellUser::begin("sdk-examples-readme-md", &variables);
+    copy_repository(&walk);
+    walk.follow_block(copies);
 }
 
 /// Follows sections of a page with the toolchain of a language. Each section starts in an empty folder.

@@ -37,11 +37,24 @@ pub(crate) fn file_of(block: &Block) -> &str {
 
 /// A user who types commands into a shell and has a data folder that no other test uses.
 pub(crate) struct ShellUser {
+    // The fields are dropped in this order, so the code is stored for other tests before the folder is removed.
     _compiled_code: SharedCompiledCode,
+    _folder: RemovedOnSuccess,
     top: PathBuf,
     /// The current folder of the shell.
     pub(crate) current_folder: PathBuf,
     variables: Vec<(&'static str, PathBuf)>,
+}
+
+/// A folder that is removed at the end of a test, unless the test fails. All walks together would need half a gigabyte.
+struct RemovedOnSuccess(PathBuf);
+
+impl Drop for RemovedOnSuccess {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
 }
 
 impl ShellUser {
@@ -56,7 +69,8 @@ impl ShellUser {
         std::fs::create_dir_all(&current_folder).unwrap();
         // The user's data folder shares its compiled code with other tests.
         let compiled_code = SharedCompiledCode::in_data(&top.join("data"));
-        Self { _compiled_code: compiled_code, top, current_folder, variables: variables.to_vec() }
+        let folder = RemovedOnSuccess(top.clone());
+        Self { _compiled_code: compiled_code, _folder: folder, top, current_folder, variables: variables.to_vec() }
     }
 
     /// Creates the file that the code block contains, or runs the commands of the block.

@@ -20,7 +20,7 @@ use agent_core::message::TurnInput;
 use agent_devkit::build::{BuildEvent, BuiltPlugin, Written, projects_at};
 use agent_devkit::dev::{DevEvent, SourceWatcher};
 use agent_plugins::Kind;
-use agent_runtime::RuleBinding;
+use agent_runtime::{MemoryUse, RuleBinding};
 use combined_folder::CombinedFolder;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -157,6 +157,11 @@ impl DevSession {
         settings.sources = Some(self.watcher.sources.clone());
         if !self.has_agent {
             use_all(&mut settings, built);
+            // What earlier versions of a plugin answered must not appear in the answers of this version. Only the author of
+            // a context builder needs memories, because context builders choose among them.
+            if settings.file.context_builder.is_none() {
+                settings.file.memory.get_or_insert(MemoryUse::Off);
+            }
         }
         open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Conversation, terminal)
             .await

@@ -4,6 +4,7 @@
 use super::{BOLD, DIM, YELLOW, approval, text};
 use agent_config::DataDirectory;
 use agent_core::change::CallRecord;
+use std::collections::BTreeSet;
 
 /// Maximum number of characters that are shown of a name or of a call's arguments.
 const MAX_CHARACTERS: usize = 160;
@@ -26,6 +27,9 @@ pub(crate) fn waits_for_approval(session: &str, calls: &[CallRecord], data: &Dat
         "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the options of agent {agent} \
          (--agent FILE, or --plugins, --model and --grant)\n    agent-host session deny {session} [CALL] [--reason WHY]{flag}"
     ));
+    let names: BTreeSet<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+    let names: Vec<_> = names.into_iter().map(|name| format!("--yes {}", approval::escaped(name))).collect();
+    lines.push(format!("    with {}, the next prompt approves such calls in advance", names.join(" ")));
     lines.join("\n")
 }
 

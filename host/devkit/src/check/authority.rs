@@ -2,7 +2,7 @@
 
 use super::{Finding, Level, PluginFacts};
 use agent_core::schema::Schema;
-use agent_plugins::{Asks, Authority, Manifest};
+use agent_plugins::{Asks, Authority, HttpPattern, Manifest};
 
 /// A permission that a manifest can request, and the interface that the component must import to use the permission.
 /// Toolchains add the imports for files and for the environment to every component, so these two imports do not show
@@ -90,6 +90,7 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
         }
     }
     check_requests(facts, manifest, findings);
+    check_http_methods(&manifest.asks, findings);
     check_canary(facts, manifest, findings);
 }
 
@@ -123,6 +124,16 @@ fn check_requests(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<F
             }
             _ => {}
         }
+    }
+}
+
+/// Reports methods of the requested HTTP requests that are probably typos. A plugin gets nothing for such a method, because no
+/// request has it.
+fn check_http_methods(asks: &Asks, findings: &mut Vec<Finding>) {
+    let patterns: Vec<HttpPattern> = asks.http.iter().filter_map(|pattern| pattern.parse().ok()).collect();
+    for method in patterns.iter().flat_map(HttpPattern::unusual_methods) {
+        let message = format!("`{method}` is not a standard HTTP method, and methods are written in capital letters");
+        findings.push(Finding::new(Level::Warning, "http-method", "asks.http", message));
     }
 }
 

@@ -93,7 +93,7 @@ impl Candidate<'_> {
         let arguments = self.properties.iter().filter_map(|property| {
             let value = match (self.arguments.values.get(&property.name), property.presence) {
                 (Some(value), _) => value.clone(),
-                (None, Presence::Required) => property.kind.placeholder(self.path.as_deref()),
+                (None, Presence::Required) => property.placeholder(self.path.as_deref()),
                 (None, Presence::Optional) => return None,
             };
             Some((property.name.clone(), value))

@@ -16,6 +16,12 @@ const MAX_DEPTH: usize = 8;
 /// Maximum number of required properties that the placeholder for an object contains.
 const MAX_OBJECT_PROPERTIES: usize = 16;
 
+/// Maximum number of items that the placeholder for a list contains.
+const MAX_LIST_ITEMS: u64 = 4;
+
+/// Maximum size of a proposed value as JSON, in bytes. Schemas can contain long examples.
+const MAX_PROPOSED_BYTES: usize = 200;
+
 /// One property of a tool's arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Property {
@@ -25,6 +31,19 @@ pub(super) struct Property {
     pub(super) kind: Kind,
     /// Whether the property is required.
     pub(super) presence: Presence,
+    /// A value that the property's schema itself proposes, or that the schema's limits require.
+    pub(super) proposed: Option<Value>,
+}
+
+impl Property {
+    /// Returns a placeholder value for the property. If `path` is not `None`, the placeholder for a path is `path`.
+    pub(super) fn placeholder(&self, path: Option<&str>) -> Value {
+        match (&self.kind, path, &self.proposed) {
+            (Kind::Path, Some(path), _) => json!(path),
+            (_, _, Some(proposed)) => proposed.clone(),
+            _ => self.kind.placeholder(path),
+        }
+    }
 }
 
 /// Whether a property is required.
@@ -66,12 +85,11 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Returns a placeholder value of this kind. If `path` is not `None`, the placeholder for a path is `path`.
-    pub(super) fn placeholder(&self, path: Option<&str>) -> Value {
+    fn placeholder(&self, path: Option<&str>) -> Value {
         match (self, path) {
             (Self::Path, Some(path)) => return json!(path),
             (Self::Object(required), _) => {
-                let placeholders =
-                    required.iter().map(|property| (property.name.clone(), property.kind.placeholder(path)));
+                let placeholders = required.iter().map(|property| (property.name.clone(), property.placeholder(path)));
                 return Value::Object(placeholders.collect());
             }
             _ => {}
@@ -114,7 +132,45 @@ fn property(name: &str, presence: Presence, object: &Value, schema: &Value, dept
         name: name.to_owned(),
         kind: declared.map_or(Kind::Other, |declared| value_kind(name, declared, schema, depth)),
         presence,
+        proposed: declared.and_then(|declared| proposed_value(name, declared, schema, depth)),
     }
+}
+
+/// Returns the value that the schema `property` proposes: its default, its first example, or the smallest value that its limits
+/// allow. Returns `None` if the usual placeholder is within the limits.
+fn proposed_value(name: &str, property: &Value, schema: &Value, depth: usize) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    let example = property.get("examples").and_then(|examples| examples.get(0));
+    let written = property.get("default").filter(|value| !value.is_null()).or(example);
+    if let Some(written) = written.filter(|value| value.to_string().len() <= MAX_PROPOSED_BYTES) {
+        return Some(written.clone());
+    }
+    match type_of(property) {
+        Some("integer" | "number") => nearest_to_zero(property),
+        Some("array") => {
+            let count =
+                property.get("minItems").and_then(Value::as_u64).filter(|count| *count > 0)?.min(MAX_LIST_ITEMS);
+            let items = property.get("items").unwrap_or(&Value::Null);
+            let item = Property {
+                name: name.to_owned(),
+                kind: value_kind(name, items, schema, depth),
+                presence: Presence::Required,
+                proposed: proposed_value(name, items, schema, depth),
+            };
+            Some(Value::Array((0..count).map(|_| item.placeholder(None)).collect()))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the allowed whole number that is nearest to zero. Returns `None` if zero is allowed.
+fn nearest_to_zero(property: &Value) -> Option<Value> {
+    let limit = |key: &str| property.get(key).and_then(Value::as_f64).filter(|limit| limit.abs() < 1e15);
+    let least = limit("minimum").map(f64::ceil).or(limit("exclusiveMinimum").map(|limit| limit.floor() + 1.0));
+    let greatest = limit("maximum").map(f64::floor).or(limit("exclusiveMaximum").map(|limit| limit.ceil() - 1.0));
+    let number = least.filter(|least| *least > 0.0).or(greatest.filter(|greatest| *greatest < 0.0))?;
+    // The limits above make this conversion exact.
+    Some(json!(number as i64))
 }
 
 /// Returns [`Kind::Object`] with the object's required properties, or [`Kind::Other`] if no property is required. The
@@ -240,7 +296,7 @@ mod tests {
                 "properties": {name: property.clone()}, "required": [name],
                 "$defs": {"Unit": {"enum": ["words", "lines"]}, "Loop": {"$ref": "#/$defs/Loop"}},
             });
-            let expected = Property { name: name.into(), kind: expected, presence: Presence::Required };
+            let expected = Property { name: name.into(), kind: expected, presence: Presence::Required, proposed: None };
             assert_eq!(properties(&schema), [expected], "{name}: {property}");
         }
     }
@@ -267,16 +323,47 @@ mod tests {
                 },
             });
             let properties = properties(&schema);
-            assert_eq!(properties[0].kind.placeholder(None), expected, "{schema}");
+            assert_eq!(properties[0].placeholder(None), expected, "{schema}");
         }
         let nested = Kind::Object(properties(&path));
         assert_eq!(nested.placeholder(Some("a.csv")), json!({"path": "a.csv"}));
     }
 
+    /// M4: placeholders are within the limits of their schemas, and schemas can propose them.
+    #[test]
+    fn m4_placeholders_are_valid() {
+        let cases = [
+            (json!({"type": "integer", "minimum": 1}), json!(1)),
+            (json!({"type": "integer", "exclusiveMinimum": 0, "maximum": 10}), json!(1)),
+            (json!({"type": "number", "minimum": 0.5}), json!(1)),
+            (json!({"type": "integer", "maximum": -3}), json!(-3)),
+            (json!({"type": "integer", "exclusiveMaximum": 0}), json!(-1)),
+            (json!({"type": "integer", "minimum": -5, "maximum": 5}), json!(0)),
+            (json!({"type": "integer", "minimum": 1, "default": 20}), json!(20)),
+            (json!({"type": "string", "minLength": 1, "examples": ["2026-11-29"]}), json!("2026-11-29")),
+            (json!({"type": "array", "minItems": 1, "items": {"type": "string"}}), json!(["…"])),
+            (
+                json!({"type": "array", "minItems": 2, "items": {"properties": {"n": {"type": "integer", "minimum": 2}}, "required": ["n"]}}),
+                json!([{"n": 2}, {"n": 2}]),
+            ),
+            (json!({"type": "array"}), json!([])),
+        ];
+        for (property, expected) in cases {
+            let schema = json!({"properties": {"x": property}, "required": ["x"]});
+            let placeholder = properties(&schema)[0].placeholder(None);
+            assert_eq!(placeholder, expected, "{schema}");
+            let compiled = agent_core::schema::Schema::compile(&schema).expect("a valid schema");
+            assert_eq!(compiled.check(&json!({"x": placeholder})), Ok(()), "{schema}");
+        }
+        let long = json!({"properties": {"x": {"type": "string", "default": "a".repeat(300)}}, "required": ["x"]});
+        assert_eq!(properties(&long)[0].placeholder(None), json!("…"));
+    }
+
     #[test]
     fn undeclared_required_properties_have_no_known_kind() {
         let undeclared = properties(&json!({"required": ["x"]}));
-        assert_eq!(undeclared, [Property { name: "x".into(), kind: Kind::Other, presence: Presence::Required }]);
+        let expected = Property { name: "x".into(), kind: Kind::Other, presence: Presence::Required, proposed: None };
+        assert_eq!(undeclared, [expected]);
         assert!(properties(&json!(true)).is_empty());
     }
 }

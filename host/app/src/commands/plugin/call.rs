@@ -66,6 +66,7 @@ pub(super) async fn call(
 ) -> Result<Exit, Failure> {
     let tool = tool(&plugin, &options.tool)?;
     let arguments = checked_arguments(tool, &options.arguments)?;
+    let output_schema = tool.output_schema.clone();
     let (grants, limits) = allowed(&plugin, &options.grant_source, terminal)?;
     let secrets = Arc::new(options.grant_source.secrets(&grants));
     terminal.keep_secret(secrets.redaction());
@@ -85,7 +86,35 @@ pub(super) async fn call(
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
     terminal.idle();
-    show(report, options.format, terminal)
+    let problem = output_schema.and_then(|schema| output_problem(&schema, report.result.as_ref().ok()?.as_ref().ok()?));
+    let exit = show(report, options.format, terminal)?;
+    if let Some(problem) = problem {
+        let line = format!(
+            "{YELLOW}!{YELLOW:#} the result does not follow the output schema of `{}`: {problem}",
+            options.tool
+        );
+        terminal.note(text::wrapped(&line, terminal.width()));
+    }
+    Ok(exit)
+}
+
+/// Describes how the structured result differs from the output schema that the tool declares. Models and other programs rely on
+/// this schema, and only the author of the tool can correct the difference.
+fn output_problem(schema: &Value, outcome: &ToolOutcome) -> Option<String> {
+    let ToolOutcome::Done(done) = outcome else { return None };
+    let schema = match Schema::compile(schema) {
+        Ok(schema) => schema,
+        Err(error) => return Some(text::harmless(&error.to_string())),
+    };
+    let Some(structured) = &done.structured else {
+        return Some("there is no structured result".to_owned());
+    };
+    let violations = schema.check(structured).err()?;
+    let described = violations.iter().map(|violation| match violation.pointer.as_str() {
+        "" => violation.message.clone(),
+        pointer => format!("{pointer}: {}", violation.message),
+    });
+    Some(text::harmless(&described.collect::<Vec<_>>().join("; ")))
 }
 
 /// Says which secrets the plugin does not get, because its requests would otherwise be sent without them in silence.
@@ -235,6 +264,20 @@ mod tests {
             let message = check(wrong).expect_err(wrong);
             assert!(message.starts_with("invalid arguments: "), "{wrong}: {message}");
         }
+    }
+
+    /// S3: a result that does not follow the declared schema is described.
+    #[test]
+    fn s3_output_problem_compares_results_with_the_declared_schema() {
+        let schema = json!({"type": "object", "properties": {"words": {"type": "integer"}}, "required": ["words"]});
+        let problem = |structured: Option<Value>| {
+            let done = agent_core::tool::ToolDone { content: Vec::new(), structured };
+            output_problem(&schema, &ToolOutcome::Done(done))
+        };
+        assert_eq!(problem(Some(json!({"words": 2}))), None);
+        assert_eq!(problem(None).as_deref(), Some("there is no structured result"));
+        let wrong = problem(Some(json!({"words": "two"}))).expect("a problem");
+        assert!(wrong.starts_with("/words: "), "{wrong}");
     }
 
     #[test]

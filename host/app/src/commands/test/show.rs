@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Maximum number of displayed lines of a diff.
 const DIFF_LINES: usize = 80;
 
+/// Maximum size of a value that is shown again if several expectations of a scenario found it, in bytes.
+const MAX_REPEATED_BYTES: usize = 60;
+
 /// Prints reports. If scenarios cannot run, this struct remembers which reasons were already printed.
 #[derive(Debug, Default)]
 pub(super) struct ShownReports {
@@ -40,8 +43,10 @@ fn full_report(report: &Report, terminal: &Terminal) -> Result<(), CommandFailur
         Verdict::Passed => print(format!("{GREEN}✓{GREEN:#} {name} {DIM}({time}){DIM:#}"))?,
         Verdict::Failed(failures) => {
             print(format!("{RED}✗{RED:#} {BOLD}{name}{BOLD:#} {DIM}({time}){DIM:#}"))?;
+            let mut shown = BTreeSet::new();
             for failure in failures {
-                print(describe_failure(failure))?;
+                let is_repeated = failure.found.len() > MAX_REPEATED_BYTES && !shown.insert(&failure.found);
+                print(describe_failure(failure, is_repeated))?;
             }
         }
         Verdict::NotPlayed(reason) => {
@@ -66,10 +71,12 @@ fn full_report(report: &Report, terminal: &Terminal) -> Result<(), CommandFailur
     Ok(())
 }
 
-fn describe_failure(failure: &Failure) -> String {
+/// Describes a failure. If `is_repeated` is true, what was found is above, as part of another failure of the scenario.
+fn describe_failure(failure: &Failure, is_repeated: bool) -> String {
     let line = |text: &str| text::harmless(text).replace('\n', "\n              ");
     let mut shown = format!("  {BOLD}{}{BOLD:#}\n", failure.place);
-    shown.push_str(&format!("    expected  {}\n    found     {}", line(&failure.expected), line(&failure.found)));
+    let found = if is_repeated { "the same as above".to_owned() } else { line(&failure.found) };
+    shown.push_str(&format!("    expected  {}\n    found     {found}", line(&failure.expected)));
     if let Some(diff) = &failure.diff {
         shown.push_str(&format!("\n{}", coloured(diff)));
     }
