@@ -42,8 +42,8 @@ pub(super) struct PreparedCommit {
     snapshot: Vec<u8>,
     view: StoredView,
     messages: Vec<MessageRow>,
-    /// The words of each message with parts of its own. They are found before the transaction begins, because this takes long for
-    /// long texts, and the server ends a transaction whose client does nothing.
+    /// The words of each message whose content is in the commit. They are found before the transaction begins, because this takes
+    /// long for long texts, and the server ends a transaction whose client does nothing.
     words: Vec<Option<WordCounts>>,
     hidden: Vec<HiddenMessage>,
     calls: Vec<CallRow>,
@@ -72,7 +72,7 @@ impl PreparedCommit {
         let usage = changed_turns(&change.events, &status);
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         let texts = texts.into_iter().map(|text| StoredBytes::new("a text", text.into_bytes()));
-        let words = change.messages.iter().map(tables::own_words).collect();
+        let words = change.messages.iter().map(|message| tables::words_in_commit(message, &change.calls)).collect();
         Ok(Self {
             id: Uuid::now_v7().to_string(),
             lease: lease.clone(),

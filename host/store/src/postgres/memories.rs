@@ -46,9 +46,9 @@ impl Memories for PostgresStore {
         self.run_repeatable(|| async {
             let transaction = self.unopened_transaction().await?;
             let written = async {
-                transaction.prepare(&[LOCK_SESSION, &deliver]).await?;
+                transaction.prepare(&[BEGIN_DELIVERY, &deliver]).await?;
                 let (key, parameters): ([&(dyn ToSql + Sync); 1], _) = ([&session], by_reference(&parameters));
-                let locked = transaction.execute(LOCK_SESSION, &key);
+                let locked = transaction.execute(BEGIN_DELIVERY, &key);
                 let delivered = transaction.execute(&deliver, &parameters);
                 tokio::try_join!(biased; transaction.open("BEGIN"), locked, delivered)?;
                 Ok(())
@@ -93,9 +93,15 @@ impl Memories for PostgresStore {
     }
 
     async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError> {
-        self.run(|| async {
-            let sql = "DELETE FROM memories WHERE session = $1 AND turn = $2";
-            self.connection().await?.execute(sql, &[&Text(session), &i64::from(turn)]).await
+        self.run_repeatable(|| async {
+            let transaction = self.transaction().await?;
+            let deleted = async {
+                transaction.execute(WAIT_FOR_DELIVERIES, &[&Text(session)]).await?;
+                let sql = "DELETE FROM memories WHERE session = $1 AND turn = $2";
+                transaction.execute(sql, &[&Text(session), &i64::from(turn)]).await
+            };
+            let result = deleted.await;
+            transaction.end(result).await
         })
         .await
     }
@@ -155,8 +161,13 @@ fn insert_memory(for_row: &str) -> String {
     )
 }
 
-/// Waits for running commits of the session, so that the next statement sees whether they forget a turn.
-const LOCK_SESSION: &str = "SELECT 1 FROM sessions WHERE session = $1 FOR SHARE";
+/// Locks the session against [`WAIT_FOR_DELIVERIES`] until the memory is added. Commits of the session do not wait for this lock,
+/// because they would otherwise wait until the memory is durable.
+const BEGIN_DELIVERY: &str = "SELECT 1 FROM sessions WHERE session = $1 FOR KEY SHARE";
+
+/// Waits until the deliveries that have begun have added their memories. A delivery that begins later sees the item that forgets
+/// the turn, because this item was committed before it is carried out.
+const WAIT_FOR_DELIVERIES: &str = "SELECT 1 FROM sessions WHERE session = $1 FOR UPDATE";
 
 /// Records the delivery of an outbox item, and inserts its memory unless a later item forgets the turn.
 fn deliver_memory() -> String {

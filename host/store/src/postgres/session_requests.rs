@@ -26,7 +26,7 @@ impl SessionRequests for PostgresStore {
             occupied(&connection, key).await?.check_room(&key.session, content.len())?;
             // The lock lets a deletion of the session wait, so that no request without a session stays behind.
             let sql = format!(
-                "WITH found AS (SELECT session FROM sessions WHERE session = $1 FOR SHARE), posted AS (
+                "WITH found AS (SELECT session FROM sessions WHERE session = $1 FOR KEY SHARE), posted AS (
                      INSERT INTO requests (session, id, posted, expires, content)
                      SELECT session, $2, {NOW}, {NOW} + $3, $4 FROM found ON CONFLICT (session, id) DO NOTHING)
                  SELECT count(*) FROM found"

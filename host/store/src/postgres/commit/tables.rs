@@ -12,8 +12,8 @@ use crate::postgres::queries::{tool_result, value};
 use crate::postgres::search::{WordCounts, insert_message_words};
 use crate::postgres::text::{Text, list, optional, text};
 use crate::{StoreError, StoredView};
-use agent_core::change::{Body, CallResult, HiddenMessage, NewMessage};
-use agent_core::message::{CallId, MessageId, Part, Role, StoredMessage};
+use agent_core::change::{Body, CallChange, CallResult, HiddenMessage, NewMessage};
+use agent_core::message::{CallId, MessageId, Part, Role, StoredMessage, ToolResult};
 use futures::future::try_join_all;
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::types::ToSql;
@@ -55,12 +55,27 @@ pub(super) const INSERT_OUTBOX: &str = "
           ORDER BY item.position) AS given
     ON CONFLICT (session, id) DO NOTHING";
 
-/// Returns the words of a message with parts of its own. `None` if the content of the message is the result of a call.
-pub(super) fn own_words(message: &NewMessage) -> Option<WordCounts> {
-    match &message.body {
-        Body::Parts(parts) => Some(words_of((message.id, message.turn, message.tokens), parts.clone())),
-        Body::ResultOf(_) => None,
-    }
+/// Returns the words of a message. `None` if its content is the result of a call that does not finish in this commit.
+pub(super) fn words_in_commit(message: &NewMessage, calls: &[CallChange]) -> Option<WordCounts> {
+    let parts = match &message.body {
+        Body::Parts(parts) => parts.clone(),
+        Body::ResultOf(call) => {
+            let CallResult { content, is_error, .. } = calls.iter().find_map(|change| match change {
+                CallChange::Finished { id, result } if id == call => Some(result),
+                CallChange::Requested(record) if record.id == *call => record.result.as_ref(),
+                _ => None,
+            })?;
+            // The words do not depend on the name of the tool.
+            let result = ToolResult {
+                call_id: call.clone(),
+                name: String::new(),
+                content: content.clone(),
+                is_error: *is_error,
+            };
+            vec![Part::ToolResult(result)]
+        }
+    };
+    Some(words_of((message.id, message.turn, message.tokens), parts))
 }
 
 fn words_of((id, turn, tokens): (MessageId, u32, u32), parts: Vec<Part>) -> WordCounts {
@@ -180,9 +195,11 @@ impl PreparedCommit {
         tokio::try_join!(inserted, insert_message_words(transaction, &self.lease.session, &words)).map(drop)
     }
 
-    /// Reads the calls whose results are the content of messages. Fails if a call has not finished.
+    /// Reads the results of calls that have finished before this commit and are the content of messages. Fails if a call has not
+    /// finished.
     async fn results_in_messages(&self, transaction: &Transaction) -> Result<HashMap<String, Part>, Failure> {
-        let calls: Vec<&CallId> = self.messages.iter().filter_map(|message| message.call.as_ref()).collect();
+        let unread = self.messages.iter().zip(&self.words).filter(|(_, words)| words.is_none());
+        let calls: Vec<&CallId> = unread.filter_map(|(message, _)| message.call.as_ref()).collect();
         if calls.is_empty() {
             return Ok(HashMap::new());
         }
