@@ -26,6 +26,9 @@ pub struct PluginAccess {
     pub partly: Vec<MissingAccess>,
     /// What the plugin asks for and does not get.
     pub denied: Vec<MissingAccess>,
+    /// The table and the line that would grant all requests that are missing. `None` if fewer than two are missing. A table can
+    /// contain only one list of requests, so the lines of the requests cannot be used together.
+    pub all_requests: Option<(String, String)>,
     /// The grants that have no effect or only a partial effect. Each text continues a sentence that begins with the name of
     /// the plugin.
     pub unused: Vec<String>,
@@ -40,8 +43,7 @@ pub struct MissingAccess {
     pub part: Option<String>,
     /// The table of the configuration file to which the line belongs, such as `[plugins.files.grants]`.
     pub table: String,
-    /// The line that would grant the access. All requests that are missing have the same line, which grants them all, because
-    /// a table can contain only one list of requests.
+    /// The line that would grant the access.
     pub line: String,
 }
 
@@ -71,15 +73,16 @@ impl PluginAccess {
         let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
         let denied = setup.unmet().iter().filter(|unmet| !partial.iter().any(|part| part.need == unmet.need));
         let denied: Vec<&UnmetNeed> = denied.collect();
-        let all_requests =
-            line_for_all_requests(partial.iter().map(|part| &part.need).chain(denied.iter().map(|unmet| &unmet.need)));
-        let with_line = |need: &Need, missing: MissingAccess| match (&all_requests, need) {
-            (Some(line), Need::Http(_)) => MissingAccess { line: one_line(line, MAX_LINE_CHARACTERS), ..missing },
-            _ => missing,
-        };
+        let of_denied = denied.iter().map(|unmet| (&unmet.need, &unmet.advice));
+        let requests = partial.iter().map(|part| (&part.need, &part.advice)).chain(of_denied);
+        let requests: Vec<_> = requests.filter(|(need, _)| matches!(need, Need::Http(_))).collect();
+        let line = line_for_all_requests(requests.iter().map(|(need, _)| *need));
+        let all_requests = line
+            .zip(requests.first())
+            .map(|(line, (_, advice))| (one_line(&advice.table, MAX_CHARACTERS), one_line(&line, MAX_LINE_CHARACTERS)));
         let missing = |unmet: &UnmetNeed| {
             let remark = if plugin.is_optional(&unmet.need) { ", which is optional" } else { "" };
-            with_line(&unmet.need, MissingAccess::new(&format!("{}{remark}", unmet.thing), None, &unmet.advice))
+            MissingAccess::new(&format!("{}{remark}", unmet.thing), None, &unmet.advice)
         };
         Self {
             has_manifest: plugin.manifest().is_some(),
@@ -87,9 +90,10 @@ impl PluginAccess {
             gets: effective_grants(setup.grants()).iter().map(|text| one_line(text, MAX_CHARACTERS)).collect(),
             partly: partial
                 .iter()
-                .map(|part| with_line(&part.need, MissingAccess::new(&part.thing, Some(&part.part), &part.advice)))
+                .map(|part| MissingAccess::new(&part.thing, Some(&part.part), &part.advice))
                 .collect(),
             denied: denied.into_iter().map(missing).collect(),
+            all_requests,
             unused,
         }
     }
@@ -145,7 +149,7 @@ fn effective_grants(grants: &Grants) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// P6: requests that are missing are granted with one line, because a table can contain only one list of requests.
+    /// P6: one line grants several requests, because a table can contain only one list of them.
     #[test]
     fn p6_one_line_grants_all_missing_requests() {
         let request = |pattern: &str| Need::Http(pattern.to_owned());

@@ -29,6 +29,9 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, file: &Path, grants: Grants)
         lines.push(format!("  {YELLOW}denied{YELLOW:#}    {}", missing.thing));
         lines.push(advice_line("to allow it", missing));
     }
+    if let Some((table, line)) = &access.all_requests {
+        lines.push(format!("            {DIM}to allow all of these requests:{DIM:#} {table} {line}"));
+    }
     lines
         .extend(access.unused.iter().map(|grant| format!("  {YELLOW}unused{YELLOW:#}    `{}` {grant}", plugin.name())));
     if access.is_nothing() {
