@@ -88,6 +88,8 @@ fn i1_ctrl_z_suspends_the_process_at_the_prompt_and_in_a_turn() {
     let mut screen = cli.session();
     let resume = |screen: &Screen| {
         kill_process(Pid::from_raw(screen.process().cast_signed()).unwrap(), Signal::CONT).unwrap();
+        // In the original mode, the terminal echoes what is typed, and turns Enter into a line feed, which is another key.
+        screen.wait("the mode of the process", |_| !screen.echoes());
     };
     screen.send("Count");
     screen.wait_for_end("> Count");
