@@ -104,7 +104,7 @@ fn output_problem(schema: &Value, outcome: &ToolOutcome) -> Option<String> {
     let ToolOutcome::Done(done) = outcome else { return None };
     let schema = match Schema::compile(schema) {
         Ok(schema) => schema,
-        Err(error) => return Some(text::harmless(&error.to_string())),
+        Err(error) => return Some(text::harmless(&error.to_string()).into_owned()),
     };
     let Some(structured) = &done.structured else {
         return Some("there is no structured result".to_owned());
@@ -114,7 +114,7 @@ fn output_problem(schema: &Value, outcome: &ToolOutcome) -> Option<String> {
         "" => violation.message.clone(),
         pointer => format!("{pointer}: {}", violation.message),
     });
-    Some(text::harmless(&described.collect::<Vec<_>>().join("; ")))
+    Some(text::harmless(&described.collect::<Vec<_>>().join("; ")).into_owned())
 }
 
 /// Says which secrets the plugin does not get, because its requests would otherwise be sent without them in silence.
