@@ -29,7 +29,7 @@ pub(crate) fn waits_for_approval(session: &str, calls: &[CallRecord], data: &Dat
     ));
     let names: BTreeSet<&str> = calls.iter().map(|call| call.name.as_str()).collect();
     let names: Vec<_> = names.into_iter().map(|name| format!("--yes {}", approval::escaped(name))).collect();
-    lines.push(format!("    with {}, the next prompt approves such calls in advance", names.join(" ")));
+    lines.push(format!("    to approve such calls in advance, pass {} with the next prompt", names.join(" ")));
     lines.join("\n")
 }
 
