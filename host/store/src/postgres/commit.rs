@@ -104,6 +104,10 @@ struct Base {
     time: i64,
 }
 
+/// Waits for running commits of the session that waits for this session, if there is one.
+const WAIT_FOR_PARENT: &str = "SELECT 1 FROM sessions p WHERE p.session =
+                               (SELECT s.delegated_by FROM sessions s WHERE s.session = $1) FOR SHARE";
+
 /// The statement that decides whether a commit is stored. It changes nothing if the lease was lost, if the session has
 /// another revision, or if a newer host does not allow this host to write.
 pub(super) fn conditional_update() -> String {
@@ -150,7 +154,7 @@ impl PostgresStore {
         self.upload(&commit.texts, &commit.uploads).await?;
         let transaction = self.unopened_transaction().await?;
         let written = async {
-            transaction.prepare(&[&conditional_update()]).await?;
+            transaction.prepare(&[WAIT_FOR_PARENT, &conditional_update()]).await?;
             let opened = transaction.open("BEGIN");
             let ((), base) = tokio::try_join!(biased; opened, commit.claim_revision(&transaction, self))?;
             self.write_commit(&transaction, commit, &base).await
@@ -200,7 +204,6 @@ impl PostgresStore {
 impl PreparedCommit {
     /// Runs the conditional statement. If it changes nothing, finds out why.
     async fn claim_revision(&self, transaction: &Transaction, store: &PostgresStore) -> Result<Base, Failure> {
-        self.wait_for_parent(transaction).await?;
         let Lease { session, epoch } = &self.lease;
         let parameters: [&(dyn ToSql + Sync); 12] = [
             &Text(session),
@@ -216,9 +219,10 @@ impl PreparedCommit {
             &self.status.continues_at.map(signed),
             &SUPPORTED,
         ];
-        let Some(row) = transaction.query_opt(&conditional_update(), &parameters).await? else {
-            return Err(self.refusal(transaction, store).await?);
-        };
+        let update = conditional_update();
+        let claimed = transaction.query_opt(&update, &parameters);
+        let ((), row) = tokio::try_join!(biased; self.wait_for_parent(transaction), claimed)?;
+        let Some(row) = row else { return Err(self.refusal(transaction, store).await?) };
         let number = |column| super::queries::number(&row, column);
         Ok(Base { last_message: number(0)?, last_event: number(1)?, time: row.try_get(2)? })
     }
@@ -230,9 +234,7 @@ impl PreparedCommit {
         if !ended.contains(&self.status.state) {
             return Ok(());
         }
-        let sql = "SELECT 1 FROM sessions p WHERE p.session =
-                   (SELECT s.delegated_by FROM sessions s WHERE s.session = $1) FOR SHARE";
-        transaction.query_opt(sql, &[&Text(&self.lease.session)]).await?;
+        transaction.query_opt(WAIT_FOR_PARENT, &[&Text(&self.lease.session)]).await?;
         Ok(())
     }
 

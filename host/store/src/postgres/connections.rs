@@ -23,6 +23,13 @@ const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '5s'; SET lock
 const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                        WHERE current_setting('synchronous_commit') = 'off'";
 
+/// Begins a transaction that does not wait until it is durable. If the server crashes within about half a second, the whole
+/// transaction may be lost. So it may contain only work that is done again if it is not stored, such as deliveries.
+pub(super) const BEGIN_REPEATABLE: &str = "BEGIN; SET LOCAL synchronous_commit = off";
+
+/// An element of a FROM clause with which a single statement behaves as in a transaction that begins with [`BEGIN_REPEATABLE`].
+pub(super) const REPEATABLE: &str = "(SELECT set_config('synchronous_commit', 'off', true)) AS repeatable";
+
 /// Time to wait for a connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(20);
 
