@@ -24,7 +24,8 @@ const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                        WHERE current_setting('synchronous_commit') = 'off'";
 
 /// Begins a transaction that does not wait until it is durable. If the server crashes within about half a second, the whole
-/// transaction may be lost. So it may contain only work that is done again if it is not stored, such as deliveries.
+/// transaction may be lost, but never without everything that was committed after it, because the server writes its log in order. So
+/// it may contain only work that is done again if it is not stored, such as deliveries.
 pub(super) const BEGIN_REPEATABLE: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 
 /// An element of a FROM clause with which a single statement behaves as in a transaction that begins with [`BEGIN_REPEATABLE`].
