@@ -98,6 +98,7 @@ fn p6_explain_shows_every_kind_of_request() {
                 to allow it: [plugins.wants.grants] events = ["com.example.sent"]
       denied    reading the media of the conversation
                 to allow it: [plugins.wants.grants] media = true
+      requests  to allow all of them: [plugins.wants.grants] http = ["GET https://*.example.com", "https://other.example/v1/"]
       unused    `wants` does not ask for the variable PATH in its manifest, so this grant has no effect
       unused    `wants` does not ask for the request https://elsewhere.example in its manifest, so this grant has no effect
       unused    `wants` does not ask for the service event com.example.other in its manifest, so this grant has no effect

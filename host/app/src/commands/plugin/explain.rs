@@ -30,7 +30,7 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, file: &Path, grants: Grants)
         lines.push(advice_line("to allow it", missing));
     }
     if let Some((table, line)) = &access.all_requests {
-        lines.push(format!("            {DIM}to allow all requests at once:{DIM:#} {table} {line}"));
+        lines.push(format!("  requests  {DIM}to allow all of them:{DIM:#} {table} {line}"));
     }
     lines
         .extend(access.unused.iter().map(|grant| format!("  {YELLOW}unused{YELLOW:#}    `{}` {grant}", plugin.name())));
