@@ -27,9 +27,13 @@ pub(crate) fn waits_for_approval(session: &str, calls: &[CallRecord], data: &Dat
         "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the options of agent {agent} \
          (--agent FILE, or --plugins, --model and --grant)\n    agent-host session deny {session} [CALL] [--reason WHY]{flag}"
     ));
-    let names: BTreeSet<&str> = calls.iter().map(|call| call.name.as_str()).collect();
-    let names: Vec<_> = names.into_iter().map(|name| format!("--yes {}", approval::escaped(name))).collect();
-    lines.push(format!("    to approve such calls in advance, pass {} with the next prompt", names.join(" ")));
+    // A name with other characters could be a pattern that matches more tools, or something that a shell interprets.
+    let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
+    let names: BTreeSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(is_plain).collect();
+    if !names.is_empty() {
+        let options: Vec<_> = names.into_iter().map(|name| format!("--yes {name}")).collect();
+        lines.push(format!("    to approve such calls in advance, pass {} with the next prompt", options.join(" ")));
+    }
     lines.join("\n")
 }
 

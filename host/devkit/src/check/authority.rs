@@ -127,12 +127,12 @@ fn check_requests(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<F
     }
 }
 
-/// Reports methods of the requested HTTP requests that are probably typos. A plugin gets nothing for such a method, because no
-/// request has it.
+/// Reports methods in the requests of the manifest that are not standard methods and are therefore probably typos.
 fn check_http_methods(asks: &Asks, findings: &mut Vec<Finding>) {
     let patterns: Vec<HttpPattern> = asks.http.iter().filter_map(|pattern| pattern.parse().ok()).collect();
     for method in patterns.iter().flat_map(HttpPattern::unusual_methods) {
-        let message = format!("`{method}` is not a standard HTTP method, and methods are written in capital letters");
+        let message =
+            format!("`{method}` is not a standard HTTP method; methods are written in capital letters, such as `GET`");
         findings.push(Finding::new(Level::Warning, "http-method", "asks.http", message));
     }
 }

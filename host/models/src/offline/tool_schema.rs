@@ -157,7 +157,9 @@ fn proposed_value(name: &str, property: &Value, schema: &Value, depth: usize) ->
                 presence: Presence::Required,
                 proposed: proposed_value(name, items, schema, depth),
             };
-            Some(Value::Array((0..count).map(|_| item.placeholder(None)).collect()))
+            let list = Value::Array((0..count).map(|_| item.placeholder(None)).collect());
+            // Without this limit, lists inside lists would multiply.
+            (list.to_string().len() <= MAX_PROPOSED_BYTES).then_some(list)
         }
         _ => None,
     }
@@ -357,6 +359,10 @@ mod tests {
         }
         let long = json!({"properties": {"x": {"type": "string", "default": "a".repeat(300)}}, "required": ["x"]});
         assert_eq!(properties(&long)[0].placeholder(None), json!("…"));
+        let nest = |items: Value| json!({"type": "array", "minItems": 4, "items": items});
+        let nested = (0..6).fold(json!({"type": "string", "examples": ["a".repeat(90)]}), |items, _| nest(items));
+        let nested = json!({"properties": {"x": nested}, "required": ["x"]});
+        assert!(properties(&nested)[0].placeholder(None).to_string().len() <= MAX_PROPOSED_BYTES);
     }
 
     #[test]

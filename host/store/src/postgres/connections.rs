@@ -26,10 +26,11 @@ const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
 /// Begins a transaction that does not wait until it is durable. If the server crashes within about half a second, the whole
 /// transaction may be lost, but never without everything that was committed after it, because the server writes its log in order. So
 /// it may contain only work that is done again if it is not stored, such as deliveries.
-pub(super) const BEGIN_REPEATABLE: &str = "BEGIN; SET LOCAL synchronous_commit = off";
+pub(super) const BEGIN_ASYNCHRONOUS_COMMIT: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 
-/// An element of a FROM clause with which a single statement behaves as in a transaction that begins with [`BEGIN_REPEATABLE`].
-pub(super) const REPEATABLE: &str = "(SELECT set_config('synchronous_commit', 'off', true)) AS repeatable";
+/// An element of a FROM clause with which a single statement does not wait until it is durable, as in a transaction that begins with
+/// [`BEGIN_ASYNCHRONOUS_COMMIT`].
+pub(super) const ASYNCHRONOUS_COMMIT: &str = "(SELECT set_config('synchronous_commit', 'off', true)) AS setting";
 
 /// Time to wait for a connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(20);

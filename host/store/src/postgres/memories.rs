@@ -1,7 +1,7 @@
 //! Long-term memories: a table with one row for each memory of a user, and the words of its text.
 
 use super::PostgresStore;
-use super::connections::{BEGIN_REPEATABLE, Connection};
+use super::connections::{BEGIN_ASYNCHRONOUS_COMMIT, Connection};
 use super::failure::Failure;
 use super::queries::{NOW, small, value};
 use super::search::{COUNTS_OF_QUERY, Candidate, WordCounts, best, query_words};
@@ -50,7 +50,7 @@ impl Memories for PostgresStore {
                 let (key, parameters): ([&(dyn ToSql + Sync); 1], _) = ([&session], by_reference(&parameters));
                 let locked = transaction.execute(BEGIN_DELIVERY, &key);
                 let delivered = transaction.execute(&deliver, &parameters);
-                tokio::try_join!(biased; transaction.open(BEGIN_REPEATABLE), locked, delivered)?;
+                tokio::try_join!(biased; transaction.open(BEGIN_ASYNCHRONOUS_COMMIT), locked, delivered)?;
                 Ok(())
             };
             let result = written.await;

@@ -1,7 +1,7 @@
 //! The outbox: rows that are written by commits, with the time at which each item was delivered.
 
 use super::PostgresStore;
-use super::connections::REPEATABLE;
+use super::connections::ASYNCHRONOUS_COMMIT;
 use super::failure::Failure;
 use super::queries::{NOW, check_session, number, small, value};
 use super::text::{Text, optional_text, text};
@@ -47,7 +47,7 @@ impl Outbox for PostgresStore {
     async fn mark_delivered(&self, number: u64) -> Result<(), StoreError> {
         self.run_repeatable(|| async {
             let sql = format!(
-                "UPDATE outbox SET delivered = {NOW} FROM {REPEATABLE}
+                "UPDATE outbox SET delivered = {NOW} FROM {ASYNCHRONOUS_COMMIT}
                  WHERE number = $1 AND delivered IS NULL AND kind <> 'remember'"
             );
             self.connection().await?.execute(&sql, &[&signed(number)]).await?;

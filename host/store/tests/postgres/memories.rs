@@ -12,14 +12,14 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
 /// A session with a memory of its first turn that is not delivered yet.
-struct Undelivered {
+struct UndeliveredMemory {
     store: Arc<PostgresStore>,
     item: StoredOutboxItem,
     /// A client that runs the statements of another process.
     other: Client,
 }
 
-impl Undelivered {
+impl UndeliveredMemory {
     async fn new() -> Option<Self> {
         let server = shared()?;
         let address = server.new_database().await;
@@ -65,7 +65,7 @@ const LONG_ENOUGH: Duration = Duration::from_millis(300);
 /// is removed when the item of the commit is delivered.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_deliveries_do_not_wait_for_commits() {
-    let Some(case) = Undelivered::new().await else { return };
+    let Some(case) = UndeliveredMemory::new().await else { return };
     let commit = format!("BEGIN; UPDATE sessions SET revision = revision + 1 WHERE session = 's'; {UNDO}");
     case.other.batch_execute(&commit).await.unwrap();
     case.store.remember(&case.item).await.unwrap();
@@ -78,7 +78,7 @@ async fn d5_deliveries_do_not_wait_for_commits() {
 /// D5: forgetting a turn waits for a delivery that has begun, and removes its memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_forgetting_waits_for_deliveries_that_have_begun() {
-    let Some(case) = Undelivered::new().await else { return };
+    let Some(case) = UndeliveredMemory::new().await else { return };
     let delivery = "BEGIN; SELECT 1 FROM sessions WHERE session = 's' FOR KEY SHARE; \
                     INSERT INTO memories (id, user_name, kind, session, text, written, agent, turn, length, words, counts) \
                     VALUES ('s/1', 'ann', 'final', 's', 'a walrus', 1, 'a', 1, 1, '{walrus}', '{1}')";
@@ -95,7 +95,7 @@ async fn d5_forgetting_waits_for_deliveries_that_have_begun() {
 /// D5: a delivery that begins while its turn is forgotten waits, and adds nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_a_delivery_adds_no_memory_of_a_turn_that_is_forgotten() {
-    let Some(case) = Undelivered::new().await else { return };
+    let Some(case) = UndeliveredMemory::new().await else { return };
     case.other.batch_execute(UNDO).await.unwrap();
     let forgetting = "BEGIN; SELECT 1 FROM sessions WHERE session = 's' FOR UPDATE; \
                       DELETE FROM memories WHERE session = 's' AND turn = 1";

@@ -107,7 +107,7 @@ fn output_problem(schema: &Value, outcome: &ToolOutcome) -> Option<String> {
         Err(error) => return Some(text::harmless(&error.to_string()).into_owned()),
     };
     let Some(structured) = &done.structured else {
-        return Some("there is no structured result".to_owned());
+        return Some("the tool returned no structured result".to_owned());
     };
     let violations = schema.check(structured).err()?;
     let described = violations.iter().map(|violation| match violation.pointer.as_str() {
@@ -275,7 +275,7 @@ mod tests {
             output_problem(&schema, &ToolOutcome::Done(done))
         };
         assert_eq!(problem(Some(json!({"words": 2}))), None);
-        assert_eq!(problem(None).as_deref(), Some("there is no structured result"));
+        assert_eq!(problem(None).as_deref(), Some("the tool returned no structured result"));
         let wrong = problem(Some(json!({"words": "two"}))).expect("a problem");
         assert!(wrong.starts_with("/words: "), "{wrong}");
     }
